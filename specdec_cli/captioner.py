@@ -45,7 +45,7 @@ from specdec_cli.types import Measured
 
 if TYPE_CHECKING:
     from specdec_cli.decoding.loop import Loop
-    from specdec_cli.models.engine import Shared
+    from specdec_cli.models.engine import Engine
 
 _log = logging.getLogger(__name__)
 
@@ -274,7 +274,7 @@ class Captioner:
     def loop(
         self,
         prompts: Prompts,
-        shared: Shared | None = None,
+        engine: Engine | None = None,
         clip: Started | None = None,
         sound: Grounding | None = None,
     ) -> Loop:
@@ -284,7 +284,7 @@ class Captioner:
             self.config,
             *prompts,
             self.gate,
-            shared=shared,
+            engine=engine,
             top_n=KEPT if self.setup.scorer else 0,
             synonyms=self._synonyms,
             language=None if clip is None else clip.language,

@@ -52,7 +52,7 @@ OPEN_PROMPTS: Final[dict[tuple[Language, Style], str]] = {
 """Of every other model: what to describe; the rules of form follow, without which many talk to the listener."""
 
 
-def prompt_for(language: Language, style: Style = "default", *, mini: bool = True) -> str:
+def prompt_for(language: Language, style: Style, *, mini: bool) -> str:
     """The shipped instruction for a caption in `language` and `style`; `mini`: for the mini pair."""
     if mini:
         return PROMPTS[language, style]

@@ -24,10 +24,10 @@ from specdec_cli.types import Finished, Token
 if TYPE_CHECKING:
     from specdec_cli.decoding.assemble import Prompts
     from specdec_cli.decoding.loop import Loop
-    from specdec_cli.models.engine import Shared
+    from specdec_cli.models.engine import Engine
 
-BuildLoop = Callable[["Prompts", "Shared | None", Started, Grounding | None], "Loop"]
-"""Puts the loop of a clip together; `Shared` makes its forwards together with those of other clips."""
+BuildLoop = Callable[["Prompts", "Engine | None", Started, Grounding | None], "Loop"]
+"""Puts the loop of a clip together; `Engine` makes its forwards together with those of other clips."""
 
 
 class Run:
@@ -62,15 +62,15 @@ class Run:
         """
         yield from self.updates()
 
-    def finish(self, shared: Shared | None = None) -> Transcript:
+    def finish(self, engine: Engine | None = None) -> Transcript:
         """The transcript, decoding the clip if that is not done; an error line where the run has an error.
 
-        `shared` makes its forwards together with those of other clips.
+        `engine` makes its forwards together with those of other clips.
         """
         if self.error is not None:
             return self.failed(self.error)
         if self._transcript is None:
-            for _ in self.updates(shared):
+            for _ in self.updates(engine):
                 pass
         assert self._transcript is not None
         return self._transcript
@@ -79,17 +79,17 @@ class Run:
         """The transcript of the clip without a caption."""
         return error_transcript(**{**dict(self.clip), "error": error})
 
-    def updates(self, shared: Shared | None = None) -> Generator[Update]:
-        """The updates; `shared` makes the forwards together with those of other clips."""
+    def updates(self, engine: Engine | None = None) -> Generator[Update]:
+        """The updates. `engine` makes the forwards together with those of other clips."""
         prompts, self.prompts = self.prompts, None
         if prompts is None:
             raise self.error or DecodingError("this run was begun before", hint="Make another one of the recording.")
         closes, text = self._setup.config.closes, ""
         began = time.perf_counter(), time.process_time()
         yield Update(self.clip, EventText())
-        if self.sound is not None and shared is None:
-            self.sound.begin()  # other clips keep the cores busy where forwards are shared
-        with closing(self._build_loop(prompts, shared, self.clip, self.sound).run()) as events:
+        if self.sound is not None and engine is None:
+            self.sound.begin()  # an engine's other clips keep the cores busy
+        with closing(self._build_loop(prompts, engine, self.clip, self.sound).run()) as events:
             for event in events:
                 if isinstance(event, Finished):
                     yield Update(event, self._finished(event, text, began))

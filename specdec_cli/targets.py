@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader, FileIO
@@ -77,34 +77,31 @@ CALIBRATION: Final = Kind("calibrations", "calibration", (".json",))
 GATE: Final = Kind("gate files", "gate", (".json",))
 
 
-def refuse(targets: Mapping[str, tuple[Path | None, Kind]], inputs: Iterable[str | Path | None]) -> None:
-    """Refuses targets that cannot be written, or that hold something of others; writes nothing.
+def refuse(flag: str, target: Path | None, kind: Kind, inputs: Iterable[str | Path | None]) -> None:
+    """Refuses a target that cannot be written, or that holds something of others; writes nothing.
 
     Args:
-        targets: flag -> the file, None where the flag is not given, and what it will hold.
+        flag: the option that names the target.
+        target: the file; None: the option is not given.
+        kind: what the file will hold.
         inputs: files that the command reads: recordings, tables, configuration, gate, lexicon.
 
     Raises:
-        ConfigError: a target is an input, or another target; it has the wrong ending.
-        TranscriptError: a target holds something that specdec did not write, or cannot be written.
+        ConfigError: the target is an input, or has the wrong ending.
+        TranscriptError: it holds something that specdec did not write, or cannot be written.
     """
-    read = {_identity(given) for given in inputs if given is not None}
-    taken: dict[object, str] = {}
-    for flag, (target, kind) in targets.items():
-        if target is None:
-            continue
-        ending, real = target.suffix.lower(), _identity(target)
-        if target == STDOUT:
-            raise ConfigError(f"{flag} takes a file, not -.", hint="Name a file; --json prints where a command has it.")
-        if (other := taken.setdefault(real, flag)) != flag:
-            raise ConfigError(f"{flag} and {other} are both {target}.", hint="Name two files.")
-        if real in read:
-            raise ConfigError(f"{flag} {target} is one of the recordings or other inputs.", hint="Name another file.")
-        suffixes = kind.suffixes or (ending,)
-        if ending not in suffixes and (kind.mark or not target.exists()):  # JSON lines are gone on from by any name
-            hint = f"Name it {target.stem}{suffixes[0]}; specdec export writes transcripts in other formats."
-            raise ConfigError(f"{flag} {target} does not end in {' or '.join(suffixes)}.", hint=hint)
-        require_ours(target, kind)
+    if target is None:
+        return
+    if target == STDOUT:
+        raise ConfigError(f"{flag} takes a file, not -.", hint="Name a file; --json prints where a command has it.")
+    if _identity(target) in {_identity(given) for given in inputs if given is not None}:
+        raise ConfigError(f"{flag} {target} is one of the recordings or other inputs.", hint="Name another file.")
+    ending = target.suffix.lower()
+    suffixes = kind.suffixes or (ending,)
+    if ending not in suffixes and (kind.mark or not target.exists()):  # JSON lines are resumed by any name
+        hint = f"Name it {target.stem}{suffixes[0]}; specdec export writes transcripts in other formats."
+        raise ConfigError(f"{flag} {target} does not end in {' or '.join(suffixes)}.", hint=hint)
+    require_ours(target, kind)
 
 
 def require_ours(target: Path, kind: Kind) -> bool:

@@ -19,7 +19,7 @@ from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.families import Family, Made
+from specdec_cli.models.families import Family, Inputs
 from specdec_cli.models.processor import Processor, Prompt
 from tests.tiny import gate_file, settings
 
@@ -52,7 +52,7 @@ class TableFamily(Family):
     def placeholders(self, config: Any) -> list[int]:
         return []
 
-    def prompt(self, parts: Any, samples: Any, instruction: str, system: str | None, placeholder: int) -> Made:
+    def prompt(self, parts: Any, samples: Any, instruction: str, system: str | None, placeholder: int) -> Inputs:
         return (START, START), {"sound": torch.zeros(1)}
 
 
@@ -120,12 +120,12 @@ class TableModel(AudioLM):
     @property
     def table(self) -> torch.Tensor:
         """The logits by the last token, to read and to write."""
-        return self.module.output.table  # type: ignore[no-any-return]
+        return self.module.output.table
 
     @property
     def fed(self) -> list[tuple[int, int]]:
         """(position, token id) of everything that was fed, in order."""
-        return self.module.fed  # type: ignore[no-any-return]
+        return self.module.fed
 
 
 def certain(next_of: Mapping[str, str], size: int = 8, margin: float = 20.0) -> TableModel:

@@ -27,7 +27,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_both_languages_show_the_same_commands() -> None:
+def test_both_languages_show_the_same_commands():
     english, chinese = map(blocks, BOTH)
     assert english == chinese
     assert len(commands(BOTH[0])) >= 12
@@ -35,7 +35,7 @@ def test_both_languages_show_the_same_commands() -> None:
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: path.name)
-def test_what_is_linked_is_there(page: Path) -> None:
+def test_what_is_linked_is_there(page):
     for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
         if "://" in link:
             continue
@@ -45,7 +45,7 @@ def test_what_is_linked_is_there(page: Path) -> None:
         assert not heading or heading in anchors(target), link
 
 
-def test_the_picture_is_of_the_defaults() -> None:
+def test_the_picture_is_of_the_defaults():
     texts = ElementTree.parse(ROOT / "samples/live-view.svg").iter("{http://www.w3.org/2000/svg}text")
     shown = " ".join(" ".join(text.text or "" for text in texts).split())
     now = captioner(prompt__language="en").caption(ROOT / "samples/en_male_pauses.flac")

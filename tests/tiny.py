@@ -37,7 +37,7 @@ from specdec_cli.decoding.assemble import Pair, build_loop
 from specdec_cli.decoding.block import Block, Event
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.engine import Shared
+from specdec_cli.models.engine import Engine
 from specdec_cli.models.families import FAMILIES, AudioProcessor
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.types import Finished
@@ -268,7 +268,7 @@ def decode(
     cloud_prompt: Prompt | None,
     *,
     gate: Gate | None = None,
-    shared: Shared | None = None,
+    engine: Engine | None = None,
 ) -> tuple[list[Block], Finished]:
     """Runs one clip through the loop: its rounds and its end."""
-    return collect(build_loop(pair, config, edge_prompt, cloud_prompt, gate, shared=shared).run())
+    return collect(build_loop(pair, config, edge_prompt, cloud_prompt, gate, engine=engine).run())

@@ -12,8 +12,10 @@ from typing import Annotated
 
 import typer
 
+from specdec_cli.calibrate.decisions import Decision, read_decisions
+from specdec_cli.calibrate.fitting import reliability
 from specdec_cli.labels import Lexicon
-from specdec_cli.labels.calibration import SHIPPED, Decision, read_calibration, read_decisions, reliability, sharpened
+from specdec_cli.labels.calibration import SHIPPED, read_calibration, sharpened
 from specdec_cli.labels.references import References
 from specdec_cli.types import Mode
 

@@ -1,4 +1,4 @@
-"""The output of a run over recordings: who is in it already, and appending lines to it, by one run at a time.
+"""The output of a run: which recordings it has, and appending lines to it, by one run at a time.
 
 Lines stand in the order in which clips were finished. A recording or a piece of one that is captioned again, because it
 had failed or has changed, gets a new line at the end. When the file is closed, or opened the next time if the run was
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 Check = Callable[[Line], Iterable[Change]]
-"""`accepts` of the base; no line of an output is left alone, which would drop it when the output is put in order."""
+"""`accepts` of the base. It returns no None: a line that is passed over would be dropped from the output."""
 
 
 def accepting(terms: Terms, prompting: Callable[[Line], tuple[Language, str] | None]) -> Check:
@@ -67,7 +67,7 @@ class Task:
 
     @property
     def sha256(self) -> str | None:
-        """Of the content that was captioned, or that has nothing to describe; None if there is neither."""
+        """Hash of the content that was captioned, or that has nothing to describe; None if there is neither."""
         marks = sorted(self.marks, key=lambda mark: not mark.good)
         return next((mark.sha256 for mark in marks if mark.good or mark.final), None)
 
@@ -129,7 +129,7 @@ class Output(Journal[Line]):
         return replace(known, item=item)
 
     def failed(self) -> list[InputFile]:
-        """What has no caption, or a degraded one, or a piece that has, as far as the output says how it was made."""
+        """The recordings that have no caption or a degraded one, or a piece that has."""
         tasks = self._tasks.values()
         return [task.item for task in tasks if task.failed or any(mark.degraded for mark in task.marks)]
 
@@ -143,7 +143,7 @@ class Output(Journal[Line]):
         self._untidy = self._untidy or transcript.pieces is not None or key in self._tasks
 
     def _read(self) -> None:
-        """Who is there; drops lines that others replace, and puts those of a recording together."""
+        """Reads all lines; drops those that others replace, and puts those of a recording together."""
         for held in (self._marks, self._items, self._order, self._tasks):
             held.clear()
         super()._read()

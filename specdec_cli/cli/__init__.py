@@ -2,7 +2,7 @@
 
 
 def main() -> None:
-    """The entry point: `specdec_cli.cli.app.main`, whose imports may be interrupted too."""
+    """The entry point: `specdec_cli.cli.app.main`; Ctrl-C may interrupt its imports, too."""
     try:
         from specdec_cli.cli import app
 

@@ -104,11 +104,11 @@ EXIT_CODES: Final = {
     BROKEN_PIPE_STATUS: "the reader of stdout has gone",
     143: "terminated",
 }
-"""How every command ends."""
+"""What the exit code of every command means."""
 
 _UsageError: Any = typer.BadParameter.__mro__[1]
 CONTEXT: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-"""How help is asked for, and its widest line."""
+"""Options that print help, and its widest line, characters."""
 _STYLE: Final[dict[str, Any]] = {
     "rich_markup_mode": None,
     "pretty_exceptions_enable": False,
@@ -118,7 +118,7 @@ _STYLE: Final[dict[str, Any]] = {
 
 @cache
 def load(name: str) -> Any:
-    """A command by its name, or the group `config`."""
+    """The command of a name, or the group `config`, from its module."""
     module = import_module(f"specdec_cli.cli.{name}")
     group = typer.Typer(name=name, help=COMMANDS[name][0], add_completion=False, no_args_is_help=True, **_STYLE)
     for function, examples in (_CONFIG_EXAMPLES if name == "config" else {name: COMMANDS[name][1:]}).items():
@@ -148,7 +148,7 @@ class _Command(TyperCommand):
 
 
 class _Commands(TyperGroup):
-    """Imports the command that is used."""
+    """The commands, each imported when it is used."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that `args` name, with the rest of them."""
@@ -195,7 +195,7 @@ def main() -> None:
     try:
         with signals():
             raise SystemExit(app(prog_name="specdec", standalone_mode=False))
-    except SystemExit as end:  # rich and click make 1 of a reader that has gone
+    except SystemExit as end:  # rich and click exit with 1 where the reader of stdout has gone
         gone = isinstance(end.__context__, BrokenPipeError) or not _flushed()
         raise SystemExit(BROKEN_PIPE_STATUS if gone else end.code) from None
     except _UsageError as error:
@@ -215,11 +215,11 @@ def main() -> None:
 
 
 def prepare_process() -> None:
-    """Sets what suits a process that does nothing else; a library must not. What the user has set stays.
+    """Adjusts OpenMP, oneDNN and Python to a process that runs one command. Variables that the user has set stay.
 
-    OpenMP threads that wait for work would spin: beside a busy process a clip then takes 20 s in place of 0.5 s. oneDNN
-    would keep its code for a thousand shapes, 250 MB. Threads that make forwards take short turns: at Python's 5 ms a
-    step of 0.4 ms waits for hundreds. The garbage collector would search the objects of the libraries again and again.
+    OpenMP threads that wait for work do not spin: beside a busy process a clip would take 20 s instead of 0.5 s. oneDNN
+    keeps its code for 64 shapes, not for a thousand, which take 250 MB. Threads take turns of 0.1 ms, since a step of
+    the decoder takes 0.4 ms and Python's turns 5 ms. The garbage collector searches the libraries' objects less often.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
@@ -228,7 +228,7 @@ def prepare_process() -> None:
 
 
 def _open_standard_streams() -> None:
-    """Opens what was closed (`2>&-`): else the next file opened, a transcript perhaps, would get stderr's number."""
+    """Reopens standard streams that are closed (`2>&-`): else the next file, such as a transcript, becomes stderr."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
@@ -238,7 +238,7 @@ def _open_standard_streams() -> None:
 
 
 def _flushed() -> bool:
-    """Writes what stdout holds, or drops what it does not take; False if nobody reads it any more."""
+    """Flushes stdout, or drops what cannot be written; False if its reader has gone."""
     try:
         sys.stdout.flush()
     except OSError as error:

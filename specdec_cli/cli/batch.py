@@ -1,4 +1,4 @@
-"""`specdec batch`: many recordings, several at a time, to a file that a later run takes up again."""
+"""`specdec batch`: many recordings, several at a time, to a file that a later run resumes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def batch(
 
 
 def _conclude(view: View, counts: Progress, output: Path, *, interrupted: bool, resumable: bool) -> None:
-    """Shows what it came to, and how to caption the rest."""
+    """Shows totals, warnings and failures, and how to caption the rest."""
     show_totals(view, counts, output)
     show_warnings(view, counts)
     show_failures(view, counts, output if resumable else None)
@@ -82,7 +82,7 @@ def _conclude(view: View, counts: Progress, output: Path, *, interrupted: bool, 
 
 @contextmanager
 def here(job: Captioning, work: Work, view: View) -> Iterator[Backend]:
-    """On this machine, with the models loaded."""
+    """The backend of this machine, with its models loaded."""
     captioner = job.load(view, runs_long=True)
     from specdec_cli.batch.local import LocalBackend
 
@@ -93,7 +93,7 @@ def here(job: Captioning, work: Work, view: View) -> Iterator[Backend]:
 
 @contextmanager
 def on_ray(work: Work, view: View) -> Iterator[Backend]:
-    """On a Ray cluster."""
+    """The backend of a Ray cluster."""
     from specdec_cli.batch.cluster import cluster
 
     with cluster(work, view.loading) as backend:

@@ -1,4 +1,4 @@
-"""`specdec calibrate`: probabilities of classes that hold, fitted to transcripts and references."""
+"""`specdec calibrate`: fits the probabilities of classes to transcripts and references."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from typing import Annotated, Final
 import typer
 
 from specdec_cli import __version__
+from specdec_cli.calibrate.decisions import read_decisions
+from specdec_cli.calibrate.fitting import calibrate as calibrated
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display, emit, read_references
 from specdec_cli.cli.outputs import by_ending
 from specdec_cli.console.pages import calibration_page
 from specdec_cli.errors import ConfigError
-from specdec_cli.labels.calibration import calibrate as calibrated
-from specdec_cli.labels.calibration import read_decisions
 from specdec_cli.plot.reliability import reliability
 from specdec_cli.targets import CALIBRATION, PICTURE, write
 
-_FITTED: Final = "The calibration (.json), or how often each probability was right (.svg, .png, .pdf). Repeatable."
+_FITTED: Final = (
+    "The calibration (.json), or how often classes of each probability are right (.svg, .png, .pdf). Repeatable."
+)
 
 
 @options.taking(options.ReferenceOptions)
@@ -32,11 +34,11 @@ def calibrate(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
-    """Fit a calibration to your own recordings, so that of classes given 70% about 70% are right.
+    """Fit a calibration to your own recordings, so that of classes with a probability of 70% about 70% are right.
 
-    The transcripts were made with --labels. One temperature is fitted to each model and attribute with at least 50
-    known classes. The table gives the error on speakers that the temperature was not fitted to: name them in a column
-    speaker of the references. Use the file with --calibration FILE.
+    Make the transcripts with --labels. A temperature is fitted for each model and attribute of which at least 50 right
+    classes are known. The printed error is that of speakers to whom the temperature was not fitted: name speakers in a
+    column speaker of the references. Use the file with --calibration FILE.
     """
     config = options.resolve(context).config
     words, table = read_references(context, config)

@@ -1,4 +1,4 @@
-"""What `caption`, `batch` and `listen` do alike: find recordings, resume an output, caption, print and count."""
+"""What `caption`, `batch` and `listen` share: they find recordings, resume an output, caption, print and count."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from specdec_cli.batch.tasks import Backend
     from specdec_cli.captioner import Captioner
 
-_REMEMBERED: Final = 500  # transcripts that guesses begin with, the latest of a file
+_REMEMBERED: Final = 500  # the latest transcripts of a file, from which tokens are guessed
 
 
 class Captioning:
-    """Captions what the running command was given with any backend, resumes its output, and writes exports.
+    """Captions the recordings of the running command with any backend, resumes its output, and writes exports.
 
-    Its parameters are read by name; `may_be_sound` is whether a recording on stdin is taken. Raises ConfigError or
-    TranscriptError where what is asked for cannot be done; nothing is loaded or written before.
+    The command's options are read by name. `may_be_sound`: whether stdin may hold a recording. Raises ConfigError or
+    TranscriptError for options that cannot be met, before anything is loaded or written.
     """
 
     def __init__(self, context: typer.Context, *, may_be_sound: bool = True) -> None:
@@ -62,15 +62,15 @@ class Captioning:
         self._resumes = self.target.resumable and request.output.is_file() and not request.overwrite
         if request.retry_failed and self.target.format is not None:
             hint = "Name the transcripts of the earlier run: --output FILE.jsonl"
-            raise ConfigError(f"--retry-failed: {request.output} is an export, which no run goes on from.", hint=hint)
+            raise ConfigError(f"--retry-failed: {request.output} is an export, which no run resumes.", hint=hint)
         if request.retry_failed and not self._resumes:
             hint = "Name the --output of the earlier run, without --overwrite."
-            raise ConfigError(f"--retry-failed: there is no file {request.output} to go on with.", hint=hint)
+            raise ConfigError(f"--retry-failed: there is no file {request.output} to resume.", hint=hint)
         if request.overwrite and request.output is None:
             raise ConfigError("--overwrite is about --output, which is not given.", hint="Name a file: --output FILE")
         transcripts = request.output if self.target.resumable else None
         self._exports = Exports.after(request.exports, request.export_dir, transcripts)
-        self._inputs: Inputs | None = None  # what failed before
+        self._inputs: Inputs | None = None  # None: the recordings that failed before
         if request.manifest is not None or request.paths or not request.retry_failed:
             self._inputs = self._find_inputs(may_be_sound)
         formats = self.target.path.suffix.lstrip(".").lower() if self.target.path is not None else ""
@@ -78,7 +78,7 @@ class Captioning:
         self.target.require_one(self.target.format is not None and self.several, hint)
         self.labelling = labelling(context)
         self._terms = Terms.of(self.config, labels=self.labelling is not None, measured=request.measure)
-        self._refused = 0  # exit code where nothing could be opened, and nothing was written
+        self._refused = 0  # exit code if no recording could be opened; then nothing was written
 
     def run(
         self,
@@ -93,7 +93,7 @@ class Captioning:
         Args:
             stopped: whether nothing more is to be begun.
             tell: called with every outcome, before it is written.
-            report: called once it is in the output and in the counts.
+            report: called when an outcome is in the output and in the counts.
         """
         request, counts = self._given, self.counts
         accepts = accepting(self._terms, partial(_prompting, self.config, self._inputs))
@@ -118,7 +118,7 @@ class Captioning:
                     keep(outcome, write=not (self._refused or task.marks))
                 return
             with backend() as entered:
-                counts.started = time.monotonic()  # loading is no part of the pace
+                counts.started = time.monotonic()  # so that the rate leaves loading out
                 stored.require(lambda line: loaded_changes(line.head, entered.setup, ("dtype", "weights")))
                 if request.overwrite:
                     stored.clear()
@@ -142,7 +142,7 @@ class Captioning:
         return self._inputs is None or len(list(islice(iter(self._inputs), 2))) > 1
 
     def load(self, view: View, *, runs_long: bool) -> Captioner:
-        """A captioner that guesses from the captions of earlier runs, and knows which recordings cuts may be of."""
+        """A captioner that guesses from captions of earlier runs, and finds cuts for the given recordings alone."""
         request = self._given
         output = request.output if self._resumes else None
         earlier = [path for path in (self.config.runtime.guess_path, output) if path is not None]
@@ -150,12 +150,12 @@ class Captioning:
         captioner = load_captioner(self.config, view, self.labelling, measures=request.measure, runs_long=runs_long)
         for path, lines in files:
             captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
-        if captioner.cuts is not None and self._inputs is not None:  # a name of several recordings is no one's
+        if captioner.cuts is not None and self._inputs is not None:  # a name that several share finds no cuts
             captioner.cuts.expect(item.path for item in self._inputs)
         return captioner
 
     def _find_inputs(self, may_be_sound: bool) -> Inputs:
-        """What the command line names; ConfigError if it names nothing, or contradicts itself."""
+        """The recordings that the command line names; ConfigError if it names none, or in two ways."""
         request = self._given
         if (request.manifest is None) == (not request.paths):
             says = "Recordings are named in two ways." if request.paths else "No recordings are named."
@@ -166,14 +166,14 @@ class Captioning:
         own = frozenset(os.path.abspath(path) for path in (request.output, folder) if path is not None)
         given = with_list(request.paths or [], may_be_sound=may_be_sound)
         require_sounds(given)
-        for path in given:
-            Paths([path], request.recursive, request.pattern, own).require_one()
-        return Paths(given, request.recursive, request.pattern, own)
+        found = Paths(given, request.recursive, request.pattern, own)
+        found.require_recordings()
+        return found
 
 
 @dataclass
 class Printer:
-    """Prints captions one a line on stdout, those of earlier runs too, and shows what failed.
+    """Prints captions on stdout, a line each, also those of earlier runs, and shows failures.
 
     Attributes:
         json: print transcripts in place of captions.
@@ -186,7 +186,7 @@ class Printer:
     _last: object = field(default=None, init=False)
 
     def __call__(self, outcome: Outcome, stored: Output | None = None) -> None:
-        """Prints an outcome, behind what `stored` has of the same recording."""
+        """Prints an outcome, after the captions that `stored` has of the same recording."""
         begins, self._last = self._last != outcome.item.key, outcome.item.key
         if stored is not None and begins and (outcome.line is None or outcome.captioned):
             for transcript in stored.transcripts(stored.find(outcome.item)):
@@ -201,7 +201,7 @@ class Printer:
             write_line(transcript.to_json())
         elif transcript.caption is not None:
             columns, speaker = [file] if self.named else [], ""
-            if transcript.pieces is not None:
+            if transcript.start_s is not None:
                 columns += [f"{transcript.start_s or 0.0:.2f}", f"{transcript.end_s or 0.0:.2f}"]
                 speaker = f"{transcript.speaker}: " if transcript.speaker else ""
             flags = (*transcript.flags, *(("degraded",) if transcript.degraded else ()))
@@ -210,7 +210,7 @@ class Printer:
 
 
 def conclude_clips(view: View, counts: Progress, output: Path | None, *, ended: bool) -> None:
-    """Shows what became of clips that were shown one by one, where there were several; `ended`: by nothing else."""
+    """Shows the totals of clips that were shown one by one, if they are several; `ended`: not interrupted."""
     several = counts.skipped or counts.pieces + counts.failed >= (2 if ended else 1)
     if view.form != "errors" and several:
         show_totals(view, counts, output)
@@ -226,7 +226,7 @@ def command_line(*more: str) -> str:
 
 
 def _prompting(config: Config, inputs: Inputs | None, line: Line) -> tuple[Language, str] | None:
-    """See `accepting`; None where the line itself says how it was prompted, as those of what failed before do."""
+    """Language and instruction of a line's clip in this run; None if the line's own count. See `accepting`."""
     if isinstance(inputs, Manifest):
         return inputs.rows[line.key].language_and_prompt(config) if line.key in inputs.rows else None
     return None if inputs is None else (config.prompt.language, config.instruction())

@@ -36,10 +36,10 @@ def display(
     references: References | None = None,
     interruption: str = "interrupted",
 ) -> Iterator[View]:
-    """The display of the running command, whose options are read by name: with --no-live of clips, else of steps.
+    """The display of the running command, whose options are read by name: of clips if it has --no-live, else of steps.
 
-    It begins with the language in force and the columns that references were read from, and ends with what was left out
-    of files, and with what Ctrl-C ended, if that did.
+    First it names the language in force and the columns of the references. At the end it names what was left out of
+    files and, after Ctrl-C, shows `interruption`.
     """
     given, clips = context.params, "no_live" in context.params
     how = {"quiet": given.get("quiet", False), "debug": given["debug"]}
@@ -60,7 +60,7 @@ def display(
 
 
 def identified(view: View, files: Sequence[str]) -> list[InputFile]:
-    """The recordings by their bytes; a copy of another one is left out, and named."""
+    """The recordings with the hashes of their bytes; a copy of another one is left out with a warning."""
     recordings, copies = identify(files)
     for copy, original in copies.items():
         view.warn(f"{copy} holds the same bytes as {original} and is left out")
@@ -84,13 +84,13 @@ def load_captioner(
     degrades: bool | None = None,
     runs_long: bool = True,
 ) -> Captioner:
-    """The captioner of a command, whose display shows what is being loaded. One that `runs_long` waits for a compiler.
+    """The captioner of a command; `view` shows what is being loaded.
 
-    `degrades` is whether the edge writes what the cloud cannot (None: as configured). CloudError: the cloud does not
-    answer, and nothing replaces it.
+    `degrades`: whether the edge may write without the cloud (None: as configured). `runs_long`: whether compiling pays.
+    CloudError: the cloud does not answer, and the edge may not write alone.
     """
     cuts = None
-    if (path := config.audio.cuts_path) is not None:  # a fault of theirs is told before anything takes seconds
+    if (path := config.audio.cuts_path) is not None:  # refused before anything that takes seconds
         with view.loading(f"cuts: {path}"):
             cuts = Cuts.of_config(config.audio)
     from specdec_cli.captioner import Captioner
@@ -109,7 +109,7 @@ def load_captioner(
 
 
 def require_cloud(setup: Setup, *, degrades: bool) -> None:
-    """Refuses to begin if the cloud does not answer, unless the edge writes what the cloud cannot (`degrades`)."""
+    """Raises CloudError if the cloud does not answer, unless the edge may write without it (`degrades`)."""
     if setup.unanswered and not degrades:
         alone = " With decoding.degrade the edge writes alone." if setup.mode == "lossless" else ""
         hint = f"Start the server, or check cloud.url.{alone}"
@@ -130,7 +130,7 @@ def read_references(
 ) -> tuple[Lexicon, References | None]:
     """The lexicon and the references by which the running command judges captions; its options are read by name.
 
-    ConfigError: a file is malformed, a column is of no table, or there are `files` and the table has none of them.
+    ConfigError: a file is malformed, a column is named without a table, or the table has none of the `files`.
     """
     given = SimpleNamespace(**context.params)
     lexicon = Lexicon.load(given.lexicon)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _MODES: Final = "Modes to compare, two or more."
 _WHEELS: Final = "Emotion wheels (.xlsx, .csv) over which emotion words are scored."
-_OUTPUT: Final = "Transcripts (.jsonl), which the same command goes on from, or the page (.html). Repeatable."
+_OUTPUT: Final = "Transcripts (.jsonl), which the same command resumes, or the page (.html). Repeatable."
 
 
 @options.taking(*options.STUDYING, options.CuttingOptions, options.BlockOptions)
@@ -48,9 +48,9 @@ def compare(
 ) -> int:
     """Compare modes on the same recordings: time, forwards, captions, quality.
 
-    Needs no references: without them captions are compared with those of the cloud alone. Run the same command with
-    the same transcripts again, and only what is missing is done.
-    `specdec config show judging` explains the settings of how captions are judged.
+    Without references, captions are compared with those of the cloud alone. Run the same command with the same
+    transcripts again, and it captions only what is missing. `specdec config show judging` explains how captions are
+    judged.
     """
     wanted = parse_modes(modes)
     resolved = options.resolve(context, {"decoding.mode": richest(wanted)})

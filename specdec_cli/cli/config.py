@@ -50,12 +50,12 @@ def validate(
     settings: options.Settings = None,
     debug: options.Debug = False,
 ) -> None:
-    """Check a configuration; exit code 2 and what is wrong with it if it is not right."""
+    """Check a configuration. If it is wrong, say why and exit with 2."""
     typer.echo(f"{options.resolve(context).label}: valid")
 
 
 def _rows(resolved: ResolvedConfig, section: str | None, *, everything: bool) -> Iterator[tuple[object, ...]]:
-    """Name, value and origin of settings; of a section the meaning too."""
+    """Name, value and origin of settings; of a section their meaning, too."""
     for name, value, origin in resolved.rows():
         if section is not None and name.partition(".")[0] == section:
             yield name, value, origin, str(SETTINGS[name].description) if name in SETTINGS else ""

@@ -1,4 +1,4 @@
-"""`specdec doctor`: is everything here that a caption needs?"""
+"""`specdec doctor`: checks that everything is here that a caption needs."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _SHOW_CURSOR: Final = b"\x1b[?25h"
 
 
 class Interruption:
-    """What signals have asked for since a block began; see `interruptible`."""
+    """Which signals came since a block began, and what they ask for; see `interruptible`."""
 
     def __init__(self, stopping: Callable[[], None], *, polled: bool) -> None:
         self.asked = False  # whether Ctrl-C asked to begin nothing more
@@ -38,9 +38,10 @@ _seen: set[int] = set()
 
 @contextmanager
 def signals() -> Iterator[None]:
-    """Within the block SIGTERM and Ctrl-C end the command; the second Ctrl-C, like SIGTERM, does it within `_GRACE_S`.
+    """Within the block SIGTERM and Ctrl-C end the command.
 
-    What has not come to its end by then is ended, after the stacks of all threads were written to stderr.
+    After SIGTERM or a second Ctrl-C it has `_GRACE_S` seconds. Then the stacks of its threads go to stderr, and the
+    process exits.
     """
     _seen.clear()
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -55,12 +56,12 @@ def signals() -> Iterator[None]:
 def interruptible(stopping: Callable[[], None], *, polled: bool = False) -> Iterator[Interruption]:
     """Within the block the first Ctrl-C calls `stopping`, and the next one ends the command.
 
-    With `polled` nothing is raised where a signal arrives, but by `check`, which has to be called all the time: CPython
-    3.11 and 3.12 skip the exits of `with` blocks at some places, and threads would be waited for that nobody ends.
+    With `polled` a signal raises nothing where it arrives; `check` does, which the caller has to call all the time.
+    CPython 3.11 and 3.12 may skip the exit of a `with` block that a signal interrupts, and its threads would never end.
     """
     global _block
     _block = block = Interruption(stopping, polled=polled)
-    before = signal.signal(signal.SIGINT, handle)  # which a library may have taken meanwhile
+    before = signal.signal(signal.SIGINT, handle)  # a library may have replaced the handler
     try:
         yield block
         block.check()

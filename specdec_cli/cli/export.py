@@ -28,7 +28,7 @@ _LISTED: Final = 5
 _FORMATS: Final[tuple[ExportFormat, ...]] = get_args(ExportFormat)
 _TO: Final = f"Formats to write: {options.FORMATS}. Default: the ending of --output."
 _OUTPUT: Final = "Folder, or one file by its ending; - for stdout. Default: named after JSONL."
-_TURNS: Final = "What names turns in RTTM: speaker, or an attribute, whose classes are taken."
+_TURNS: Final = "What names turns in RTTM: speaker, or an attribute such as emotion, by its classes."
 
 
 @options.taking(options.LabelOptions, options.DisplayOptions)
@@ -43,7 +43,7 @@ def export(
     """Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.
 
     textgrid, eaf, srt, vtt and txt are a file per recording, rttm and csv one file, audformat is a folder, and
-    audiofolder a metadata.jsonl in the folder of the recordings. Nothing is overwritten that specdec did not write.
+    audiofolder a metadata.jsonl in the folder of the recordings. Only files that specdec wrote are overwritten.
     """
     ending = None if output is None or output.is_dir() else format_of(output)
     if to is None and ending is None:
@@ -61,7 +61,7 @@ def export(
     stored = Stored.read(transcripts, mode=only_mode, lexicon=labelled.lexicon if labelled else None)
     with display(context) as view:
         if stored.replaced:
-            view.say(f"{count(stored.replaced, 'recording')} captioned more than once: only the last captions count")
+            view.say(f"{count(stored.replaced, 'recording')} tried more than once: only the last captions count")
         if one is not None:
             return report(export_file(stored, formats[0], one, naming=attribute), transcripts, None, view)
         folder = folder_for(output, transcripts, "export", "--output", [*SUFFIXES.values()])
@@ -80,7 +80,7 @@ class Exports:
     def after(cls, exports: str | None, folder: Path | None, output: Path | None) -> Exports | None:
         """What --export and --export-dir ask for when a run has ended; None if they are not given.
 
-        ConfigError: a format is unknown, the transcripts or the exports have no place, or that is not a folder.
+        ConfigError: a format is unknown; transcripts or their folder are not named; or it is not a folder.
         """
         if exports is None and folder is not None:
             raise ConfigError("--export-dir is about --export, which is not given.", hint="E.g. --export textgrid")
@@ -96,7 +96,7 @@ class Exports:
         return cls(formats, folder_for(folder, output, "export", "--export-dir"))
 
     def written(self, output: Path, view: View, inputs: Inputs | None = None, base: str | None = None) -> bool:
-        """Writes what `output` holds, and shows how that went; whether all could be written."""
+        """Exports `output` and shows the outcome; returns whether every file was written."""
         stored = Stored.read(output, base, () if inputs is None else inputs)
         written = export_files(stored, self.formats, self.folder, "--export-dir", naming="speaker")
         show_written(written, output, self.folder, view)
@@ -125,7 +125,7 @@ def folder_for(given: Path | None, transcripts: Path, what: str, option: str, fi
 
 
 def show_written(written: Written, transcripts: Path, folder: Path | None, view: View) -> None:
-    """Tells what was written and what was not."""
+    """Shows what was written and what was not."""
     if written.count and folder is not None:
         view.say(f"{count(written.count, 'file')} in {folder}")
     for error in written.problems[:_LISTED]:
@@ -135,7 +135,7 @@ def show_written(written: Written, transcripts: Path, folder: Path | None, view:
 
 
 def report(written: Written, transcripts: Path, folder: Path | None, view: View) -> int:
-    """Tells what was written and what was not; returns the exit code.
+    """Shows what was written and what was not; returns the exit code.
 
     Raises:
         ConfigError: there was nothing to write.

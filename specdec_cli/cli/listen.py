@@ -1,4 +1,4 @@
-"""`specdec listen`: what a microphone records, cut at pauses, a caption per utterance while the person speaks."""
+"""`specdec listen`: captions what a microphone records, utterance by utterance, while the person speaks."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
 
 _OF_FILES: Final = {"segment": None, "start_s": None, "end_s": None}
-"""Settings of which part of a recording counts and how it is cut: a microphone is cut at pauses."""
+"""Settings that are about files: what a microphone records is always cut at pauses."""
 _DEVICE: Final = "Microphone: its number, or a part of its name; list: print the microphones and exit."
 _SAVE: Final = "Keep each utterance as a FLAC file in this folder."
-_LOST: Final = "sound was lost in this utterance, which the system did not take in time"
+_LOST: Final = "sound was lost in this utterance, because this machine was too busy to record it"
 
 
 @options.taking(*options.CAPTIONING)
@@ -104,7 +104,7 @@ def _outcomes(
 ) -> Iterator[Outcome]:
     """Captions each utterance as it ends."""
     rate, name = captioner.sampling_rate, f"microphone-{datetime.now():%Y%m%d-%H%M%S}"
-    for utterance in microphone.utterances(rate, captioner.window_s, ending, partial(_show, view)):
+    for utterance in microphone.utterances(rate, captioner.window_s, ending, partial(_show_level, view)):
         cut = utterance.piece
         file = name if save is None else _saved(utterance, rate, save, name)
         outcome = _caption(captioner, view, cut, None if save is None else file, name)
@@ -119,7 +119,7 @@ def _outcomes(
 
 
 def _caption(captioner: Captioner, view: View, cut: AudioPiece, file: str | None, name: str) -> Outcome:
-    """What became of an utterance, which is in a file or in memory alone; it is shown meanwhile."""
+    """Captions an utterance from its file, or from memory, and shows every update."""
     item = InputFile(file or name)
     try:
         if file is None:
@@ -132,8 +132,7 @@ def _caption(captioner: Captioner, view: View, cut: AudioPiece, file: str | None
     return watched(Prepared(Outcome(item), run), view.show)
 
 
-def _show(view: View, samples: Floats) -> None:
-    """Shows their level."""
+def _show_level(view: View, samples: Floats) -> None:
     view.listening(10 * math.log10(float(samples.var()) + 1e-12) if len(samples) else -math.inf)
 
 

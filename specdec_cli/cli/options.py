@@ -1,8 +1,7 @@
 """The options and arguments of the commands as `Annotated` types, those that several commands share in groups.
 
-A command is an ordinary typer function, and takes whole groups with `taking`. What an option of a setting takes is
-what the setting takes; `resolve` reads those of the running command, with --config and --set. Settings without an
-option are given with --set.
+A command is an ordinary typer function, and takes whole groups with `taking`. `resolve` makes the configuration of the
+running command: an option that gives a setting takes the setting's values, and all other settings are given with --set.
 """
 
 from __future__ import annotations
@@ -75,9 +74,9 @@ Texts = list[str] | None
 
 
 def taking(*groups: type) -> Callable[[Command], Command]:
-    """Gives a command the options of groups; those that its function names are passed to it.
+    """Gives a command the options of groups; its function is passed those that are among its parameters.
 
-    Typer reads a function's signature, so this one gets the parameters of the groups behind its own.
+    Typer reads a function's signature, so the parameters of the groups are added to it behind its own.
     """
     shared = {
         name: Parameter(name, Parameter.KEYWORD_ONLY, default=getattr(group, name), annotation=kind)
@@ -142,7 +141,9 @@ def _log_everything(debug: bool) -> bool:
 
 CONFIG: Final = "A shipped configuration (see `specdec config list`) or a YAML file. Default: SPECDEC_CONFIG, or mini."
 _EDGE: Final = "Small model, which drafts: a folder or a Hugging Face id."
-_CLOUD: Final = "Large model, which verifies: a folder or a Hugging Face id. One model alone writes alone."
+_CLOUD: Final = (
+    "Large model, which verifies: a folder or a Hugging Face id. If only one model is named, it writes alone."
+)
 _SET: Final = "A setting without an option of its own; `specdec config show --all` lists them. Repeatable."
 Settings = Annotated[Texts, of_models("--set", metavar="NAME=VALUE", help=_SET)]
 Debug = Annotated[bool, Option("--debug", help="Show tracebacks and log messages.", callback=_log_everything)]
@@ -158,19 +159,19 @@ class ModelOptions:
 
 
 class DisplayOptions:
-    """What is shown meanwhile."""
+    """What a command shows while it works."""
 
     quiet: Annotated[bool, of_output("--quiet", "-q", help="Show no progress; print results and errors only.")] = False
     debug: Debug = False
 
 
 _LANGUAGE: Final = "Language of the captions. Default: of the locale."
-_STYLE: Final = "Which of the shipped instructions the models are given."
+_STYLE: Final = "Which of the shipped instructions to use."
 _PROMPT: Final = "An instruction of your own, in place of the shipped ones."
 
 
 class PromptOptions:
-    """What the models are asked for."""
+    """The instruction to the models, and the length of captions."""
 
     language: Annotated[Text, of_caption("--language", "-l", help=_LANGUAGE, **_words("prompt.language"))] = None
     style: Annotated[Text, of_caption("--style", help=_STYLE, **_words("prompt.style"))] = None
@@ -184,7 +185,7 @@ _SEGMENT: Final = (
 )
 _CHANNEL: Final = "The mean of all channels, each as a speaker of its own, or one by its number from 1."
 _TRACK: Final = "Sound track of a video, by its number from 1. Default: the one that the video marks as such."
-_STRICT: Final = "Refuse what cuts, manifests and references would have left out or changed."
+_STRICT: Final = "Refuse rows of cuts and tables that would be left out or changed."
 Strict = Annotated[bool | None, of_caption("--strict", help=_STRICT)]
 
 
@@ -212,14 +213,16 @@ class LabelOptions:
 
 
 class MeasuringOptions(LabelOptions):
-    """What is told of a recording beside its caption."""
+    """What is found out about a recording beside its caption."""
 
     calibration: Annotated[File, of_caption("--calibration", metavar="FILE", help=_CALIBRATION)] = None
     measure: Annotated[bool, of_caption("--measure", help=_MEASURE)] = False
 
 
 _GATE: Final = "What decides whether a block goes to the large model, or a gate file (.json)."
-_THRESHOLD: Final = "How unsure the small model must be for that, in the gate's own unit (docs/gates.md)."
+_THRESHOLD: Final = (
+    "How unsure the small model must be for the large one to verify, in the gate's unit (docs/gates.md)."
+)
 _MODE: Final = "The gate decides; the large model verifies all; or one model writes alone."
 
 
@@ -241,20 +244,20 @@ _PATHS: Final = "Audio or video files, folders, patterns; - for stdin: a recordi
 _LISTED: Final = "Audio or video files, folders, patterns; - for a list of them on stdin."
 _JSONL: Final = "Transcripts that caption, batch or compare wrote with --output."
 _MANIFEST: Final = "Table with a column file (.tsv, .csv, .json, .jsonl), or data of Kaldi, NeMo, Lhotse."
-_RETRY: Final = "Take only what failed or was degraded in a .jsonl output; needs no PATH."
+_RETRY: Final = "Take only recordings that failed or were degraded in --output; needs no PATH."
 _GLOB: Final = "Files to take from folders, e.g. '*.wav'. Default: by audio endings."
 _AFTER: Final = f"Write what --output holds in these formats too: {FORMATS}."
 ListedPaths = Annotated[list[str], Argument(help=_LISTED, metavar="PATH")]
 TranscriptFile = Annotated[Path, Argument(help=_JSONL, metavar="JSONL")]
 TranscriptFiles = Annotated[list[Path], Argument(help=_JSONL, metavar="JSONL")]
-OnlyMode = Annotated[Text, of_input("--only-mode", metavar="MODE", help="Take the captions of this mode alone.")]
-Limit = Annotated[int | None, of_input("--limit", metavar="N", help="Take the first N alone.", min=1)]
+OnlyMode = Annotated[Text, of_input("--only-mode", metavar="MODE", help="Take only captions of this mode.")]
+Limit = Annotated[int | None, of_input("--limit", metavar="N", help="Take only the first N.", min=1)]
 Recursive = Annotated[bool, of_input("--recursive", "-r", help="Search folders at every depth.")]
-Overwrite = Annotated[bool, of_output("--overwrite", help="Start --output anew, in place of going on from it.")]
+Overwrite = Annotated[bool, of_output("--overwrite", help="Start --output anew instead of resuming it.")]
 
 
 class RecordingOptions:
-    """What `caption` and `batch` caption, and what becomes of it."""
+    """What `caption` and `batch` caption, and the exports of it."""
 
     paths: Annotated[Texts, Argument(help=_PATHS, metavar="PATH")] = None
     recursive: Recursive = False
@@ -267,14 +270,14 @@ class RecordingOptions:
     export_dir: Annotated[File, of_output("--export-dir", metavar="FOLDER", help="Folder of --export.")] = None
 
 
-_TABLE: Final = "Captions or classes by people, a row per recording (.tsv, .csv, .json, .jsonl)."
+_TABLE: Final = "Table of captions or classes by people, a row per recording (.tsv, .csv, .json, .jsonl)."
 _COLUMN: Final = "Column of the references: file=clip, text=said or emotion=mood. Repeatable."
 JudgingLexicon = Annotated[File, of_judging("--lexicon", metavar="FILE", help=f"{_LEXICON}.")]
 Attribute = Annotated[str, of_output("--attribute", metavar="NAME", help="Attribute whose classes are drawn.")]
 
 
 class ReferenceOptions:
-    """What is right."""
+    """What people say of the recordings, and how captions are judged by it."""
 
     references: Annotated[File, of_judging("--references", metavar="TABLE", help=_TABLE)] = None
     columns: Annotated[Texts, of_judging("--column", metavar="WHAT=COLUMN", help=_COLUMN)] = None
@@ -284,11 +287,11 @@ class ReferenceOptions:
 
 
 CAPTIONING: Final = (ModelOptions, PromptOptions, MeasuringOptions, DecodingOptions, DisplayOptions)
-"""What `caption`, `batch` and `listen` take alike."""
+"""The groups of `caption`, `batch` and `listen`."""
 STUDYING: Final = (ModelOptions, PromptOptions, ReferenceOptions, DisplayOptions)
-"""What `compare` and `tune` take alike."""
+"""The groups of `compare` and `tune`."""
 CAPTIONS: Final = "Transcripts (.jsonl), which the same command resumes, or an export (.srt, .csv, .TextGrid ...)."
 out = partial(of_output, "--output", "-o")
 CaptionsOut = Annotated[File, out(metavar="FILE", help=CAPTIONS)]
-Json = Annotated[bool, of_output("--json", help="Print JSON on stdout in place of text.")]
+Json = Annotated[bool, of_output("--json", help="Print JSON on stdout instead of text.")]
 NoLive = Annotated[bool, of_output("--no-live", help="Print rounds as plain lines; nothing is redrawn.")]

@@ -42,13 +42,13 @@ def by_ending(
             raise ConfigError(f"--output {path} does not end in {' or '.join(endings)}.", hint=hint)
         if (other := found.setdefault(kind.name, path)) != path:
             raise ConfigError(f"--output {other} and {path} are both {kind.name}.", hint="Name one of them.")
-        refuse({"--output": (path, kind)}, read)
+        refuse("--output", path, kind, read)
     return [found.get(kind.name) for kind in kinds]
 
 
 @dataclass(frozen=True, slots=True)
 class CaptionsFile:
-    """Where captions go. Only transcripts can be gone on from."""
+    """Where captions go. A later run resumes transcripts only."""
 
     path: Path | None
     format: ExportFormat | None  # None: transcripts, or nothing is kept
@@ -71,26 +71,26 @@ class CaptionsFile:
         if path not in (None, STDOUT) and form is None and path.suffix.lower() != ".jsonl" and not path.exists():
             hint = f"Name it {path.stem}.jsonl for transcripts, or after an export: {ENDINGS}."
             raise ConfigError(f"--output {path} has no ending of a format that is written.", hint=hint)
-        refuse({"--output": (path, TRANSCRIPTS if form is None else EXPORTS)}, reads)
+        refuse("--output", path, TRANSCRIPTS if form is None else EXPORTS, reads)
         if path is not None and form is not None and path.exists() and not overwrite:
             ways = "Name a new file." if overwrite is None else "Name a new file, or replace it: --overwrite."
-            hint = f"{ways} Only .jsonl is gone on from."
+            hint = f"{ways} Only .jsonl is resumed."
             raise ConfigError(f"--output {path} is there already.", hint=hint)
         return cls(path, form, bool(overwrite))
 
     @property
     def resumable(self) -> bool:
-        """Whether a later run can go on from it."""
+        """Whether a later run can resume it."""
         return self.path is not None and self.format is None
 
     def require_one(self, several: bool, hint: str) -> None:
-        """Refuses several recordings where the file is of one."""
+        """Raises ConfigError if the file holds one recording and there are several."""
         if self.format is not None and several and not takes_several(self.format):
             raise ConfigError(f"--output {self.path} is of one recording, and there are several.", hint=hint)
 
     @contextmanager
     def journal(self, inputs: Inputs | None = None) -> Iterator[Path | None]:
-        """The file of transcripts: --output itself, or a temporary one, which becomes the export however this ends.
+        """The file of transcripts: --output itself, or a temporary one, which is exported however this ends.
 
         Raises:
             SpecdecError: the export cannot be written; the transcripts stay, and the hint says where.
@@ -112,7 +112,7 @@ class CaptionsFile:
         kept = f"The captions are in {journal}: specdec export {journal} --output FILE"
         try:
             if path.exists() and not self.overwrites:
-                raise TranscriptError(f"{path} came while captions were made, and stays.")
+                raise TranscriptError(f"{path} was created while captions were made, and stays as it is.")
             stored = Stored.read(journal, base, items)
             if form == "csv" or any(stored):
                 problems = export_file(stored, form, path, naming="speaker").problems

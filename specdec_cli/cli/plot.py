@@ -35,8 +35,8 @@ def plot(
 ) -> int:
     """Draw how people speak over the time of a recording, and where the models were unsure.
 
-    A recording in pieces gets a picture: the class of each piece, measured figures where there are any, the entropy of
-    each block and which were escalated. Recordings that were captioned whole share one.
+    A recording in pieces gets a picture of its own: the class of each piece, measured figures where there are any, the
+    entropy of each block, and which blocks were escalated. Recordings that were captioned whole share one picture.
     """
     ending = "" if output is None or output.is_dir() else output.suffix.lower().lstrip(".")
     kind = to or (ending if ending in KINDS else "svg")

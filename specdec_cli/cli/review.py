@@ -14,7 +14,7 @@ from specdec_cli.review.review_page import read_pieces, write_review
 from specdec_cli.targets import REVIEW, refuse
 from specdec_cli.text import readable
 
-_AUDIO_MB: Final = "Most audio in the page, MB; 64: about two hours."
+_AUDIO_MB: Final = "Most audio in the page, MB; 64 MB are about two hours."
 
 
 @options.taking(options.ReferenceOptions, options.DisplayOptions)
@@ -34,11 +34,9 @@ def review(
     made with --labels), and saves corrections as a table for --references of compare, tune and calibrate.
     """
     words, table = read_references(context, options.resolve(context).config)
-    refuse({"--output": (output, REVIEW)}, [*transcripts, references, lexicon])
+    refuse("--output", output, REVIEW, [*transcripts, references, lexicon])
     with display(context, references=table, interruption="interrupted; no page was written") as view:
         pieces = read_pieces(transcripts, words, table, only_mode)
-        if table is not None:
-            table.require_some([piece.run.file for piece in pieces])
         chosen = pieces[:limit]
         sounds = write_review(output, chosen, words, audio_mb=audio_mb, watch=view)
         doubtful = sum(piece.doubtful for piece in chosen)

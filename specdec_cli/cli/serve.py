@@ -27,8 +27,8 @@ def serve(
     """Serve captions at an OpenAI-compatible endpoint, and the cloud model to remote edges.
 
     Programs send recordings to /v1/chat/completions (docs/api.md). Edges name this server in `cloud.url`
-    (docs/remote.md), if it loads a cloud. Logs are JSON lines on stderr, without audio or text. SIGTERM and SIGINT let
-    it finish what it is answering. Certificate and limits are settings: `specdec config show serve`.
+    (docs/remote.md), if it loads a cloud. Logs are JSON lines on stderr, without audio or text. After SIGTERM
+    or SIGINT it finishes what it is answering. Certificate and limits are settings: `specdec config show serve`.
     """
     resolved = options.resolve(context)
     try:

@@ -33,7 +33,7 @@ _BUDGET: Final = (
     "time (time=0.4), or of escalated blocks (blocks=0.2)."
 )
 _RISK: Final = "Certify that at most this share of captions names other classes than the cloud's."
-_TRACES: Final = "Keep the measured forward passes here: a later run takes them from it."
+_TRACES: Final = "File of the measured forward passes, which a later run reuses."
 _OUTPUT: Final = "The recommended gate (.json), or quality against cost (.svg, .png, .pdf). Repeatable."
 
 
@@ -57,8 +57,8 @@ def tune(
     """Find a gate for your own recordings that closes most of the quality gap with the fewest escalations.
 
     Records every clip once with both models, replays all settings on one half of the clips, and runs the best of
-    them on the other half. Needs no references: without them quality is agreement with the cloud's caption. Use the
-    gate: specdec caption --gate FILE.
+    them on the other half. Without references, quality is agreement with the cloud's caption. Use the gate: specdec
+    caption --gate FILE.
     """
     cost, share = parse_budget(budget or ("clips=0.5" if risk is None else "clips=1"))
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})
@@ -66,9 +66,9 @@ def tune(
     files = find_recordings(paths, recursive=recursive, limit=limit)
     words, table = read_references(context, resolved.config, files)
     reads = [*files, references, lexicon, *resolved.reads]
-    refuse({"--traces": (traces, RECORDINGS)}, reads)
+    refuse("--traces", traces, RECORDINGS, reads)
     gate, plot = by_ending(output, (GATE, PICTURE), [*reads, traces])
-    again = f"interrupted; run it again to go on from {traces}" if traces else "interrupted"
+    again = f"interrupted; run it again to resume from {traces}" if traces else "interrupted"
     with display(context, resolved=resolved, references=table, interruption=again) as view:
         clips = _clips(view, files)
         if not clips:
@@ -133,7 +133,7 @@ def parse_gates(text: str | None) -> tuple[GateName, ...]:
 
 
 def parse_budget(text: str) -> tuple[Cost, float]:
-    """What a budget is of, and the share: `0.5` and `clips=0.5`, `blocks=0.2`, `time=0.4`; ConfigError if none."""
+    """Cost and share of a budget: `0.5` and `clips=0.5`, `blocks=0.2`, `time=0.4`; ConfigError if it is none."""
     name, _, value = text.rpartition("=")
     cost = next((known for known in COSTS if known == (name.strip() or "clips")), None)
     with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""`specdec unpack`: the recordings of a data set as files, and a table that is manifest and references at once."""
+"""`specdec unpack`: writes the recordings of a data set as files, and a table of them."""
 
 from __future__ import annotations
 

@@ -50,9 +50,9 @@ def _models(config: Config) -> Iterator[Clash]:
     yield mode != "edge" and cloud is None, "decoding.mode", "cloud", "Name one in cloud.model, or use mode edge."
     if edge is not None:
         remote = edge.url is not None
-        yield remote and edge.engine != "vllm", "edge.url", "edge.engine", "An edge at an address is a vllm."
+        yield remote and edge.engine != "vllm", "edge.url", "edge.engine", "Only a vllm can be a remote edge."
         mixed = mode in ("hybrid", "lossless") and cloud is not None and cloud.engine != "vllm"
-        yield remote and mixed, "edge.engine", "cloud.engine", "In front of a vllm edge the cloud is a vllm, too."
+        yield remote and mixed, "edge.engine", "cloud.engine", "A vllm edge needs a vllm cloud."
         yield remote and config.gate_in_force == "random", "gate.name", "edge.url", _ONE
     if cloud is not None:
         remote = cloud.url is not None
@@ -72,7 +72,7 @@ def _model(role: Decider, model: EdgeConfig | CloudConfig, config: Config) -> It
     hint = "The mini pair writes broken text for your own instruction. Use other models, or set prompt.force to true."
     yield own_text and model.url is None and model.is_mini, "prompt.text", f"{role}.model", hint
     if model.engine == "vllm":
-        hint = "A vllm needs its address and the name of its model."
+        hint = "Of a vllm both are needed: its address and the name of its model."
         yield model.url is None, f"{role}.engine", f"{role}.url", hint
         yield model.model is None, f"{role}.engine", f"{role}.model", hint
     if model.engine == "vllm" and config.decoding.mode in ("hybrid", "lossless", role):
@@ -113,7 +113,7 @@ def _decoding(config: Config) -> Iterator[Clash]:
 
 
 def _ignored(config: Config) -> Iterator[Clash]:
-    """What has no effect; the model that a mode does not use may be named, so that one line serves for every mode."""
+    """Settings without effect. A model that the mode does not use may be named: one command line serves every mode."""
     decoding, gate, mode = config.decoding, config.gate, config.decoding.mode
     unused: tuple[str, ...] = ()
     yield mode in ("edge", "cloud") and decoding.defer, "decoding.defer", "decoding.mode", _ONE

@@ -15,10 +15,10 @@ class ScoringConfig(Section):
 
     temperature: float = setting(0.0, "0: greedy; above 0: sample at that temperature", ge=0, le=1000)
     top_p: float | None = setting(None, "sample from the nucleus of this probability; null or 1: off", gt=0, le=1)
-    top_k: int | None = setting(None, "sample among so many tokens; null: off", ge=1)
+    top_k: int | None = setting(None, "sample among this many likeliest tokens; null: off", ge=1)
     seed: int = setting(0, "seed of the one random generator", ge=0, le=2**63 - 1)
     repetition_penalty: float | None = setting(None, "above 1: fewer repeats; null: the checkpoint's", ge=0.01, le=100)
-    no_repeat_ngram: int | None = setting(None, "no run of so many tokens twice; null: the checkpoint's", ge=0, le=1000)
+    no_repeat_ngram: int | None = setting(None, "no run of this many tokens twice; null: the model's", ge=0, le=1000)
     min_new_tokens: int | None = setting(None, "least length of a caption, tokens; null: the checkpoint's", ge=0)
 
     @property
@@ -32,35 +32,37 @@ class ScoringConfig(Section):
 
 
 class BlockConfig(Section):
-    """Who decides, and how much is drafted at a time."""
+    """Which models write, and how much is drafted at a time."""
 
     mode: Mode = setting("hybrid", "hybrid: the gate decides; lossless: verify all; edge, cloud: that model alone")
     k: Literal["auto"] | Tokens = setting(5, "tokens drafted per block; auto: as many as pay, at most 16")
     defer: bool = setting(False, "true: draft the whole caption and verify it in one call; k does not count")
-    cost_ratio: float | None = setting(None, "with k auto: an edge step / a verification; null: measured", gt=0)
+    cost_ratio: float | None = setting(None, "k auto: time of an edge step / a verification; null: measured", gt=0)
     max_new_tokens: int = setting(256, "length limit of a caption, tokens", ge=1)
 
 
 class DecodingConfig(ScoringConfig, BlockConfig):
     """The decoding loop: what is drafted, how tokens are scored, when a caption ends."""
 
-    sentences: int | None = setting(None, "stop after so many sentences; null: off", ge=1)
+    sentences: int | None = setting(None, "stop after this many sentences; null: off", ge=1)
     stop_strings: Texts = setting((), "stop where one of these texts appears; []: off")
-    closing: Toggle = setting("auto", "cut what addresses the listener, escalate refusals; auto: not of the mini pair")
+    closing: Toggle = setting(
+        "auto", "end before a sentence to the listener, escalate refusals; auto: on, but for the mini pair"
+    )
     loop_period: int = setting(8, "longest repeating run looked for, tokens; 0: off", ge=0, le=64)
-    loop_repeats: int = setting(3, "times a run repeats at the tail to count as a loop", ge=2)
+    loop_repeats: int = setting(3, "repeats of a run at the end of the text that count as a loop", ge=2)
     loop_top_k: int = setting(10, "tokens to sample among when the edge breaks a loop", ge=2)
     cloud_prefill: Literal["lazy", "early", "overlap"] = setting(
         "lazy",
-        "when the cloud encodes a clip: at its first call, before the edge, or beside it",
+        "the cloud encodes a clip at its first call (lazy), before the edge (early), or beside it (overlap)",
     )
-    draft_ahead: Toggle = setting("auto", "draft on during verifications; auto: of a remote cloud, where it pays")
+    draft_ahead: Toggle = setting("auto", "draft on while the cloud verifies; auto: with a remote cloud, where it pays")
     run_on: int = setting(0, "tokens that the cloud generates after its own token; 0: none", ge=0, le=64)
-    guess_tokens: int = setting(8, "most tokens to guess from earlier captions, with the same text", ge=0, le=64)
+    guess_tokens: int = setting(8, "most tokens to guess from earlier captions; changes no text; 0: none", ge=0, le=64)
     edge_failed: Literal["fail", "cloud"] = setting(
-        "fail", "a failing edge at `edge.url`: fail the clip, or the cloud writes on"
+        "fail", "if the edge at `edge.url` fails: fail the clip, or let the cloud write the rest"
     )
-    degrade: bool | None = setting(None, "where the cloud fails, the edge writes the rest; null: true in hybrid mode")
+    degrade: bool | None = setting(None, "true: the edge writes the rest if the cloud fails; null: true in hybrid mode")
 
     @property
     def degrades(self) -> bool:
@@ -76,18 +78,19 @@ class DecodingConfig(ScoringConfig, BlockConfig):
 class GateConfig(Section):
     """What decides whether a drafted block goes to the cloud."""
 
-    name: GateName = setting("class-entropy", "what escalates a block; or a gate file (.json), with threshold and k")
+    name: GateName = setting("class-entropy", "which blocks escalate; or a gate file (.json), with threshold and k")
     threshold: float | None = setting(
         None,
-        "entropy, class-entropy: escalate from here up, nats; margin p(top1)-p(top2), logprob, nats: from here down; "
-        "learned: from this probability up that the cloud would change the block; random: this share of the blocks; "
-        "null: 2.5 (mini pair: 1.0), 0.7, 0.3, -1.0, the gate file's, 0.1",
+        "how unsure the edge must be for a block to escalate, in the gate's unit (docs/gates.md); null: entropy 2.5 "
+        "(mini pair: 1.0), class-entropy 0.7, margin 0.3, logprob -1.0, random 0.1, learned: the gate file's",
     )
-    wake: float | None = setting(None, "with defer: threshold of a clip's first call; null: the gate file's, or that")
+    wake: float | None = setting(
+        None, "with defer: threshold for a clip's first call; null: the gate file's, else `threshold`"
+    )
     file: PlainText | None = setting(None, "weights of the gate learned: a gate file, or package:mini/gate.json")
     stop_drafting: bool = setting(False, "true: a block ends with its first unsure token and goes to the cloud")
     grounded: bool = setting(
-        True, "measure the sound: verify drafts whose claims contradict it, and flag captions that do, in any mode"
+        True, "true: measure the sound, verify drafts that contradict it (hybrid), flag captions that do (every mode)"
     )
 
     @property
@@ -97,13 +100,14 @@ class GateConfig(Section):
 
 
 class AcceptanceRules(Section):
-    """Which drafted tokens the cloud lets pass."""
+    """Which drafted tokens the cloud accepts."""
 
     rule: AcceptanceName | None = setting(
-        None, "which drafted tokens pass; greedy, sampling: lossless; null: greedy at temperature 0, else sampling"
+        None,
+        "which drafted tokens are accepted; greedy, sampling: lossless; null: greedy at temperature 0, else sampling",
     )
-    rank: int = setting(3, "rule rank: within the cloud's so many most likely tokens", ge=1)
-    prob: float = setting(0.1, "rule prob: the cloud's probability is at least this", ge=0, le=1)
+    rank: int = setting(3, "rule rank: accept a token among this many of the cloud's likeliest", ge=1)
+    prob: float = setting(0.1, "rule prob: accept a token of at least this probability at the cloud", ge=0, le=1)
 
     def in_force(self, *, sampling: bool) -> AcceptanceName:
         """The rule: the configured one, or the lossless one; `sampling` also needs the edge's distributions."""
@@ -111,12 +115,12 @@ class AcceptanceRules(Section):
 
 
 class AcceptanceConfig(AcceptanceRules):
-    """The rule of the cloud, and what stands against it."""
+    """The rule of the cloud, and whether the sound may overrule it."""
 
     grounded: bool = setting(
-        True, "hybrid, with gate.grounded: a drafted class that fits the sound stands where the cloud's does not; lossy"
+        True, "hybrid, with gate.grounded: keep a drafted class that fits the sound if the cloud's does not; lossy"
     )
 
     def rules(self) -> AcceptanceRules:
-        """The cloud's part."""
+        """The rule alone."""
         return AcceptanceRules(**{name: getattr(self, name) for name in AcceptanceRules.model_fields})

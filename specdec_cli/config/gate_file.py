@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FilePart(BaseModel):
-    """A part of a file that does not change."""
+    """A frozen part of a file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -65,12 +65,12 @@ class GateFile(FilePart):
     k: int = Field(ge=1, le=64, description="tokens drafted per block")
     stop_drafting: bool = Field(description="whether a block ends with its first unsure token")
     defer: bool = setting(False, "whether all of a caption is drafted before the gate decides")
-    wake: float | None = setting(None, "threshold until the cloud has been called for a clip; null: the threshold")
+    wake: float | None = setting(None, "threshold for a clip's first call; null: `threshold`")
     grounded: bool | None = setting(None, "`acceptance.grounded` of a certified gate; null: as set elsewhere")
     tokenizer: str = Field(description="fingerprint of the tokenizer whose ids it was fitted with")
     fitted_on: dict[str, Any] = Field(description="models, clips, blocks and measured figures, for people")
     learned: LearnedWeights | None = setting(None, "weights of the gate `learned`")
-    waking: LearnedWeights | None = setting(None, "and those that `wake` is about; null: the same")
+    waking: LearnedWeights | None = setting(None, "weights that go with `wake`; null: those of `learned`")
 
     mark: str | None = setting(None, "by which `specdec tune` knows the file as its own; gone or wrong: it was edited")
 
@@ -92,7 +92,7 @@ class GateFile(FilePart):
 
 
 def tokenizer_fingerprint(vocabulary: Mapping[str, int]) -> str:
-    """Hash of a tokenizer's pieces and their ids: two tokenizers with the same one mean the same by an id."""
+    """Hash of a tokenizer's pieces and their ids: if it is equal, an id means the same in both tokenizers."""
     digest = hashlib.sha256()
     for piece, id_ in sorted(vocabulary.items(), key=lambda item: item[1]):
         digest.update(f"{id_}\t{piece}\n".encode("utf-8", "surrogatepass"))

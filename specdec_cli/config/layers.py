@@ -99,8 +99,8 @@ def read_file(path: Path, label: str) -> Iterator[tuple[str, Given]]:
 def layers_of(values: Iterable[tuple[str, Given]], base: Path) -> tuple[Layer, Layer]:
     """A layer with absolute paths, after one with the settings of a gate file that it names.
 
-    Beside a gate file null means the file's value, and beside a null model its settings do not count. `base` is the
-    folder that relative paths start from. Raises ConfigError for unknown settings and a gate file that does not work.
+    A setting that is null takes the gate file's value, and settings of a model that is null do not count. Relative
+    paths start from `base`. Raises ConfigError for unknown settings and a gate file that does not work.
     """
     of_gate_file, layer, misspelt = Layer(), Layer(), list[ConfigError]()
     for given_name, given in values:

@@ -19,12 +19,14 @@ class ModelConfig(Section):
     family: FamilyName = setting("auto", "model family; auto: by the checkpoint's model_type")
     device: fields.Device = setting("auto", "auto, cpu, mps, cuda or cuda:N; auto: cuda, then mps, then cpu")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting("auto", "number format; auto: as stored")
-    device_map: Literal["auto", "balanced", "sequential"] | None = setting(None, "spread it over all devices; null: no")
+    device_map: Literal["auto", "balanced", "sequential"] | None = setting(None, "spread over all devices; null: no")
     attention: Literal["sdpa", "eager", "flash_attention_2"] = setting("sdpa", "attention kernel")
-    quantization: Literal["int8", "int4"] | None = setting(None, "weights of the decoder; null: as stored")
-    encoder_dtype: Literal["int8"] | None = setting(None, "of the audio encoder; needs a CPU with VNNI; null: as dtype")
+    quantization: Literal["int8", "int4"] | None = setting(None, "format of the decoder's weights; null: as stored")
+    encoder_dtype: Literal["int8"] | None = setting(
+        None, "format of the audio encoder (CPUs with VNNI); null: as dtype"
+    )
     graphs: Literal["auto", "on", "off"] = setting("auto", "CUDA graphs over fixed memory; on: on a CPU, too")
-    instruction: fields.OwnInstruction | None = setting(None, 'of this model alone; "": none; null: that of `prompt`')
+    instruction: fields.OwnInstruction | None = setting(None, 'for this model alone; "": none; null: that of `prompt`')
 
     @property
     def source(self) -> str:

@@ -37,7 +37,7 @@ _IN_PLACE_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "cloud.model": ("cloud.url", "cloud.token_env", "cloud.ca_file"),
     "cloud.url": ("cloud.model", "cloud.revision"),
 }
-"""Choice -> what it replaces. A vllm has a model at an address, so that its two go together."""
+"""Choice -> what it replaces. Of a vllm, model and address go together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class ResolvedConfig:
 
     @classmethod
     def of(cls, layers: Iterable[Layer], environ: Mapping[str, str], path: Path | None) -> Self:
-        """That of layers, the weakest first; errors as in `load_config`."""
+        """The configuration of layers, the weakest first; errors as in `load_config`."""
         kept = tuple(layers)
         merged = _merged(kept)
         _derive(merged, environ)
@@ -62,9 +62,9 @@ class ResolvedConfig:
         return cls(config, {name: each.origin for name, each in given.items()}, path, kept, environ)
 
     def varied(self, settings: Mapping[str, object], origin: str) -> Self:
-        """The same with settings of one more layer, over all others; errors as in `load_config`.
+        """This configuration with one more layer over all others; errors as in `load_config`.
 
-        An option of the command line may have no effect beside them; each of them has to have one.
+        An option of the command line may lose its effect; each of `settings` must have one.
         """
         before = ({name: replace(each, chosen=False) for name, each in layer.items()} for layer in self._layers)
         given = ((name, Given(value, f"{origin}.{name}", True)) for name, value in settings.items())
@@ -113,8 +113,8 @@ def load_config(
 ) -> ResolvedConfig:
     """Build the configuration: defaults < file < environment < flags.
 
-    Without a file, the mini pair's counts; where variables or flags name other models, none does: the defaults are
-    those of published models. A model alone makes the mode: edge, or cloud.
+    Without `source` the file of the mini pair counts. If variables or flags name other models, no file does: the
+    defaults are those of published models. If only one model is named, the mode is edge or cloud.
 
     Args:
         source: bare name of a shipped config ("mini") or a path; None: SPECDEC_CONFIG, or else as above.
@@ -139,7 +139,7 @@ def load_config(
         of_file = layers_of(read_file(path, label), path.parent)
         if named is None and len(models) == 1 and PACKAGED.keys().isdisjoint(map(str, models.values())):
             others = [role for role in MODELS if not any(own(role, layer) for layer in layers)]
-            layers = [dict.fromkeys(others, Given(None)), *layers]  # it stands alone, as a model of the hub does
+            layers = [dict.fromkeys(others, Given(None)), *layers]  # the model writes alone, as one of the hub would
         layers = [*of_file, *layers]
     return ResolvedConfig.of(layers, dict(environ), path if in_file else None)
 
@@ -154,7 +154,7 @@ def _merged(layers: Iterable[Layer]) -> Layer:
 
 
 def _reset_by(layer: Layer, weaker: Layer) -> Iterator[str]:
-    """What a layer takes out of weaker ones: what they gave beside another choice, or in place of its own."""
+    """The settings of weaker layers that do not count: those given for another choice, and those that it replaces."""
     for choice, given in layer.items():
         if given.value != weaker.get(choice, DEFAULTS[choice]).value:
             yield from _MADE_FOR.get(choice, ())
@@ -188,7 +188,7 @@ def _validated(merged: Layer) -> Config:
 
 
 def _derive(merged: Layer, environ: Mapping[str, str]) -> None:
-    """Fills in what follows from other settings or from the locale, where no layer gives it."""
+    """Fills in mode, threshold and language where no layer gives them: by the models, the gate and the locale."""
     models = [model for model in MODELS if own(model, merged)]
     if "decoding.mode" not in merged and len(models) == 1:
         merged["decoding.mode"] = Given(models[0], f"default, as {models[0]} stands alone")

@@ -1,4 +1,4 @@
-"""The settings: their types, bounds, defaults and meaning, as frozen pydantic models; `checks` has contradictions.
+"""The settings: their types, bounds, defaults and meaning, as frozen pydantic models.
 
 The defaults are those of published pairs; the mini pair's are in configs/mini.yaml. Units are in the descriptions.
 """
@@ -34,17 +34,17 @@ class RuntimeConfig(Section):
 
     threads: int | None = setting(None, "CPU threads of a forward; null: one per core", ge=1)
     offline: bool = setting(False, "true: never download; models must be local or already cached")
-    compile: Toggle = setting("auto", "compile steps for a GPU, minutes once; auto: in commands that run long")
+    compile: Toggle = setting("auto", "compile steps for a GPU (minutes, once); auto: in commands that run long")
     self_test: bool = setting(True, "test a model when it is loaded for the first time; false: trust it")
     workers: int | None = setting(
         None, "threads of a batch that read ahead; null: one per core, at most 4", ge=1, le=256
     )
     in_flight: Literal["auto"] | Flight = setting(
-        "auto", "clips of a batch under way where both models are servers; auto: as many as pay"
+        "auto", "clips of a batch under way at a time, if both models are remote; auto: as many as pay"
     )
     fail_fast: bool = setting(False, "true: a batch stops at the first failure")
     guess_file: PlainText | None = setting(
-        None, "transcripts (.jsonl) to guess from as well: saves time, changes no caption; null: none"
+        None, "transcripts (.jsonl) to guess from, too: saves time, changes no caption; null: none"
     )
 
     @property
@@ -78,7 +78,7 @@ class AudioConfig(Section):
     )
     start_s: Moment | None = setting(None, "caption from here on, seconds or HH:MM:SS; null: 0")
     end_s: Moment | None = setting(None, "caption up to here, seconds or HH:MM:SS; null: to the end")
-    strict: bool = setting(False, "true: refuse what cuts, manifests and references would have left out or changed")
+    strict: bool = setting(False, "true: refuse rows of cuts and tables that would be left out or changed")
     channel: Literal["mix", "each"] | Number = setting(
         "mix", "mix: the mean of all channels; each: every channel is a speaker; a number: that channel, from 1"
     )
@@ -101,7 +101,7 @@ class AudioConfig(Section):
         return Path(self.segment) if isinstance(self.segment, str) and not self.at_pauses else None
 
     def recorded(self) -> dict[str, object]:
-        """What transcripts record of the cuts, where they are not the default; of a file its content too."""
+        """What transcripts record of these settings: those not at their defaults; of a file of cuts a hash, too."""
         segment = self.segment if self.at_pauses else None
         if (path := self.cuts_path) is not None:
             segment = path.name
@@ -115,25 +115,25 @@ class AudioConfig(Section):
 class JudgingConfig(Section):
     """How captions are judged: by `compare`, `tune`, `review` and `calibrate`."""
 
-    seed: int = setting(0, "seed of what is drawn at random", ge=0)
+    seed: int = setting(0, "seed of random draws, such as those of intervals", ge=0)
     unknown_label: Literal["ignore", "refuse"] = setting(
-        "ignore", "ignore: an unknown label costs itself; refuse: the table is refused"
+        "ignore", "ignore: leave an unknown label out; refuse: refuse the table"
     )
     label_codes: PlainText | None = setting(
-        None, "corpus that labels are codes of: MSP-Podcast, EMO-DB, RAVDESS or SAVEE; null: found by the codes"
+        None, "corpus whose codes the labels are: MSP-Podcast, EMO-DB, RAVDESS or SAVEE; null: found by the codes"
     )
-    bertscore: bool = setting(False, "true: compute BERTScore too, with the extra bertscore; compare alone")
+    bertscore: bool = setting(False, "true: compare computes BERTScore, too (extra bertscore)")
     wheels: PlainText | None = setting(
-        None, "folder of emotion wheels by which emotion words are scored, too (OV-MERD's tables); compare alone"
+        None, "folder of emotion wheels (OV-MERD's tables) over which compare scores emotion words, too"
     )
 
 
 class ServeConfig(Section):
-    """The bounds of `specdec serve`, and what it proves itself with."""
+    """The limits and the certificate of `specdec serve`."""
 
     tls_cert: PlainText | None = setting(None, "certificate (PEM), for HTTPS; null: HTTP")
     tls_key: PlainText | None = setting(None, "private key of the certificate (PEM)")
-    sessions: int = setting(64, "clips of edges held at a time", ge=1)
+    sessions: int = setting(64, "clips of remote edges held at a time", ge=1)
     memory_mb: int = setting(4096, "memory of their caches, MiB", ge=1)
     clip_s: float | None = setting(
         None, "longest clip or recording, s; null: what the model takes, and an hour", ge=0.1
@@ -189,7 +189,7 @@ class Config(Section):
         return {role: model for role, model in models.items() if model is not None and role != unused}
 
     def running_long(self) -> Config:
-        """The settings of a command that runs long, which has time for a compiler."""
+        """The settings for a command that runs so long that compiling pays."""
         if self.runtime.compile != "auto":
             return self
         return self.model_copy(update={"runtime": self.runtime.model_copy(update={"compile": "on"})})

@@ -26,7 +26,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes whatever either version of YAML would take for something other than text."""
+    """Quotes every text that YAML 1.1 or 1.2 would take for another type."""
 
 
 _Loader.yaml_implicit_resolvers = {}

@@ -10,8 +10,8 @@
 | class    | the cloud's choice says the same class of the lexicon              | no              |
 
 Sources: sampling: Leviathan et al. 2023 and Chen et al. 2023 (speculative sampling); typical: Cai et al. 2024
-(Medusa, with their epsilon of 0.09 and delta of 0.3). The first rejected token is replaced by the cloud's choice there
-(the correction); a block accepted whole is followed by the cloud's choice after it (the bonus).
+(Medusa, with their epsilon of 0.09 and delta of 0.3). The cloud's choice replaces the first rejected token (the
+correction), or follows a block that is accepted whole (the bonus).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ TYPICAL_DELTA: Final = 0.3
 
 
 def passing(draft: Draft, scores: torch.Tensor, rules: AcceptanceRules, rule: AcceptanceName) -> torch.Tensor | None:
-    """Which of m drafted tokens pass, each by itself: bool [m]; None if the rule reads the cloud's choices alone.
+    """Which of m drafted tokens pass, each by itself: bool [m]; None if the rule reads only the cloud's choices.
 
-    `scores` are the cloud's, processed, [m or more, vocab].
+    `scores` are the cloud's processed scores, [m or more, vocab].
     """
     import torch
 
@@ -64,13 +64,11 @@ def says_same(token: int, own: int, groups: Synonyms) -> bool:
     return token == own or (token in groups and groups[token] == groups.get(own))
 
 
-def accept_block(
-    draft: Draft, rows: Sequence[ScoreReading], rule: AcceptanceName, synonyms: Synonyms = NO_SYNONYMS
-) -> int:
-    """How many of m drafted tokens a rule accepts, if the rule draws nothing.
+def accept_block(draft: Draft, rows: Sequence[ScoreReading], rule: AcceptanceName, synonyms: Synonyms) -> int:
+    """How many of m drafted tokens a rule accepts; any rule but sampling, which draws.
 
-    `rows` are readings of the cloud's scores, one at each drafted token; further ones are ignored. Their `passes` come
-    from `passing`.
+    `rows` are readings of the cloud's scores, one at each drafted token, with `passes` from `passing`. Further rows are
+    ignored.
     """
     groups = synonyms if rule == "class" else NO_SYNONYMS
     by_choice = rule in ("greedy", "class")
@@ -81,10 +79,11 @@ def accept_block(
 
 
 def speculative_sampling(draft: Draft, scores: torch.Tensor, generator: torch.Generator) -> tuple[int, int]:
-    """Accepts with min(1, p/q), else draws from what q left of p: (accepted, the cloud's own token).
+    """Accepts a token with probability min(1, p/q); draws the first rejected one anew from max(p - q, 0), normalised.
 
-    `scores` are the cloud's, processed, [m + 1, vocab]: at each drafted token, and after the block. The distributions
-    stay on their device: the host fetches two numbers for each drafted token, and one token.
+    Returns how many drafted tokens are accepted, and the cloud's own token after them. `scores` are the cloud's
+    processed scores [m + 1, vocab]: at each drafted token, and after the block. The distributions stay on their device:
+    the host fetches two numbers for each drafted token, and one token.
     """
     import torch
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.length import Costs, most_drafted
@@ -32,22 +32,27 @@ class CloudCalls:
 
     settings: DecodingConfig
     costs: Costs
+    drafter: Drafter | VllmDrafter | None
+    gate: Gate
     cloud_is_parallel: bool = False  # on another device, or remote: it takes no time from the edge
-    release_slot: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits that are not for a forward
+    step_aside: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits that are not for a forward
     _executor: ThreadPoolExecutor | None = field(default=None, init=False)
 
-    def may_draft_ahead(self, drafter: Drafter | VllmDrafter | None) -> TypeGuard[Drafter]:
-        """Whether the edge drafts on during verifications, as far as that pays."""
+    @property
+    def _ahead(self) -> Drafter | None:
+        """The edge, if it may draft on during verifications; else None."""
         wanted = self.settings.draft_ahead == "on" or (self.settings.draft_ahead == "auto" and self.cloud_is_parallel)
-        return wanted and drafter is not None and not drafter.is_remote
+        return self.drafter if wanted and self.drafter is not None and not self.drafter.is_remote else None
 
-    def beside(self, drafter: Drafter | VllmDrafter | None) -> bool:
+    @property
+    def in_thread(self) -> bool:
         """Whether the cloud works in a thread beside the edge."""
-        return self.settings.cloud_prefill == "overlap" or self.may_draft_ahead(drafter)
+        return self.settings.cloud_prefill == "overlap" or self._ahead is not None
 
-    def hides(self, drafter: Drafter | VllmDrafter | None) -> bool:
-        """Whether the edge's drafting may have been hidden behind a verification by now."""
-        return self._executor is not None and self.may_draft_ahead(drafter)
+    @property
+    def hides(self) -> bool:
+        """Whether drafting may have been hidden behind a verification by now."""
+        return self._executor is not None and self._ahead is not None
 
     def prefill(self, cloud: LocalVerifier | RemoteVerifier) -> None:
         """Lets the cloud read the clip, beside the edge or before it; beside it, a failure shows at the next call."""
@@ -59,40 +64,33 @@ class CloudCalls:
 
     def waits_for(self, model: Drafter | VllmDrafter | LocalVerifier | RemoteVerifier) -> AbstractContextManager[None]:
         """Around a call of a model. While a remote one answers, forwards of other clips do not wait for this clip."""
-        return self.release_slot() if model.is_remote else nullcontext()
+        return self.step_aside() if model.is_remote else nullcontext()
 
     def verify(
-        self,
-        cloud: LocalVerifier | RemoteVerifier,
-        drafter: Drafter | VllmDrafter | None,
-        text: Sequence[int],
-        draft: Draft,
-        run_on: int,
-        gate: Gate,
-        loop_rule: LoopRule,
+        self, cloud: LocalVerifier | RemoteVerifier, text: Sequence[int], draft: Draft, run_on: int, loop_rule: LoopRule
     ) -> Verdict:
-        """The cloud's verdict. Meanwhile `drafter` drafts on after the block, if it may and if that pays."""
-        if not self.beside(drafter):
+        """The cloud's verdict. Meanwhile the edge drafts on after the block, if it may and if that pays."""
+        if not self.in_thread:
             with self.waits_for(cloud):
                 return cloud.verify(text, draft, run_on)
         verdict: Future[Verdict] = self.submit(cloud.verify, text, draft, run_on)
         pays = self.settings.draft_ahead == "on" or self.costs.ratio <= _STEP_AHEAD
-        if self.may_draft_ahead(drafter) and pays:
+        if pays and (drafter := self._ahead) is not None:
             most = self.settings.max_new_tokens
-            drafter.draft_ahead(gate, most_drafted(self.settings), most, (*text, *draft.ids), verdict, loop_rule)
-        with self.release_slot():
+            drafter.draft_ahead(self.gate, most_drafted(self.settings), most, (*text, *draft.ids), verdict, loop_rule)
+        with self.step_aside():
             return verdict.result()
 
     def submit(self, call: Callable[..., Any], *args: object) -> Future[Any]:
         """Calls in the other thread, where one call comes after another."""
         if self._executor is None:
-            torch = sys.modules.get("torch")  # its number of threads holds in the thread that sets it alone
+            torch = sys.modules.get("torch")  # its number of threads holds only in the thread that sets it
             threads = (torch.set_num_threads, (torch.get_num_threads(),)) if torch else ()
             self._executor = ThreadPoolExecutor(1, "cloud", *threads)
         return self._executor.submit(call, *args)
 
     def close(self) -> None:
-        """Waits for the call under way, and ends the thread."""
+        """Waits for the running call, and ends the thread."""
         if self._executor is not None:
-            with self.release_slot():  # a verification under way may wait until no clip is at work
+            with self.step_aside():  # a running verification may wait until no clip is at work
                 self._executor.shutdown(wait=True, cancel_futures=True)

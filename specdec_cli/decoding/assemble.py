@@ -18,7 +18,7 @@ from specdec_cli.decoding.guesses import OWN, Guesses, GuessTable, key_of
 from specdec_cli.decoding.length import Costs, capacity
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.stop import StopRules
-from specdec_cli.errors import ConfigError, DecodingError
+from specdec_cli.errors import ConfigError
 from specdec_cli.models.processor import Processor, Prompt, same_prompts, shared_vocab_size
 from specdec_cli.prompts import Language
 from specdec_cli.types import Decider, Source
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from specdec_cli.decoding.verify import LocalVerifier
     from specdec_cli.labels.grounding import Grounding
     from specdec_cli.models.audio_lm import AudioLM
-    from specdec_cli.models.engine import Shared
+    from specdec_cli.models.engine import Engine
 
 
 Prompts = tuple[Prompt | None, Prompt | None]
@@ -49,18 +49,16 @@ class Pair:
     edge: AudioLM | Vllm | None
     cloud: AudioLM | RemoteModel | None
     vocab_size: int  # leading token ids that both may use
-    costs: Costs = field(default_factory=Costs, compare=False, repr=False)  # what their steps have taken so far
+    costs: Costs = field(default_factory=Costs, compare=False, repr=False)  # of their steps so far
     guess_table: GuessTable = field(default_factory=GuessTable, compare=False, repr=False)  # of their captions so far
 
     @classmethod
     def of(cls, edge: AudioLM | Vllm | None, cloud: AudioLM | RemoteModel | None) -> Pair:
-        """Checks that the two can work together.
+        """The pair of two models, at least one of them not None, once they are found to work together.
 
-        Raises TokenizerMismatchError where they share no vocabulary, ConfigError where their audio differs in rate.
+        Raises TokenizerMismatchError if they share too little vocabulary, ConfigError if their sampling rates differ.
         """
         processors = [model.processor for model in (edge, cloud) if model is not None]
-        if not processors:
-            raise DecodingError("a pair needs at least one model")
         one, other = processors[0], processors[-1]
         if one.sampling_rate != other.sampling_rate:
             raise ConfigError("edge and cloud take audio at different sampling rates")
@@ -89,11 +87,11 @@ class Pair:
 
     @property
     def writer(self) -> Processor:
-        """The processor that turns token ids into text; over the shared ids both models agree."""
+        """The processor that turns token ids into text. Either model's would do: over the shared ids they agree."""
         return next(iter(self.models.values())).processor
 
     def prompts(self, config: Config, samples: npt.NDArray[np.float32], instruction: str) -> Prompts:
-        """The prompt of a clip for each model, made once where both take the same."""
+        """The prompts of a clip, mono samples [n], for edge and cloud; made once if both take the same."""
         made: dict[str, Prompt] = {}
         found: dict[Decider, Prompt] = {}
         for role, model in self.models.items():
@@ -110,7 +108,7 @@ class Pair:
         return len(processors) == 2 and same_prompts(*processors)
 
     def guesses(self, role: Decider, instruction: str, config: Config) -> Guesses | None:
-        """Where a model's guesses come from; None for a model that is not loaded in this process."""
+        """The source of a model's guesses; None for a model that is not loaded in this process."""
         model = self.local(role)
         if model is None:
             return None
@@ -127,7 +125,10 @@ class Pair:
         sources: Sequence[Source],
         weights: Mapping[str, str | None],
     ) -> None:
-        """Lets later captions be guessed from a finished one; `weights` of the models that wrote it, by role."""
+        """Lets later captions be guessed from a finished one, for each model whose weights wrote it.
+
+        `weights` are the fingerprints of the models that wrote it, by role.
+        """
         for role, own in OWN.items():
             model, guesses = self.local(role), self.guesses(role, instruction, config)
             if model is not None and guesses is not None and weights.get(role, "") == model.weights:
@@ -139,16 +140,16 @@ class Pair:
         prompt: Prompt | None,
         settings: DecodingConfig,
         stop_ids: Collection[int],
-        shared: Shared | None = None,
+        engine: Engine | None = None,
         guesses: Guesses | None = None,
     ) -> NextScores:
-        """A loaded model's next-token scores about a clip, with a fresh session."""
+        """The next-token scores of a loaded model for a clip, with a fresh session."""
         from specdec_cli.decoding.next_scores import NextScores
         from specdec_cli.models.session import Session
 
         model = self.local(role)
         assert model is not None and prompt is not None, "checked when the pair was made"  # noqa: PT018
-        session = Session(model, prompt, capacity(settings), self.vocab_size, shared)
+        session = Session(model, prompt, capacity(settings), self.vocab_size, engine)
         return NextScores(session, settings, stop_ids, guesses)
 
 
@@ -159,7 +160,7 @@ def build_loop(
     cloud_prompt: Prompt | None,
     gate: Gate | None = None,
     *,
-    shared: Shared | None = None,
+    engine: Engine | None = None,
     top_n: int = 0,
     synonyms: Synonyms = NO_SYNONYMS,
     language: Language | None = None,
@@ -168,20 +169,23 @@ def build_loop(
 ) -> Loop:
     """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
-    `gate` serves all clips; None: the configured one, without weights. `shared` makes the forwards together with those
-    of other clips. `top_n` most likely tokens are named at each committed one. `synonyms` belong to the acceptance
-    rule. `language` and `instruction` are the caption's, if not the configured ones. `sound` checks the caption's
-    claims; None: nothing does.
+    Args:
+        gate: the gate of all clips; None: the configured one, without weights.
+        engine: makes the forwards together with those of other clips; None: the sessions make them.
+        top_n: most likely tokens to name at each committed one.
+        synonyms: groups of tokens, for the acceptance rule class.
+        language, instruction: of the caption; None: the configured ones.
+        sound: checks the caption's claims; None: nothing does.
     """
     settings, mode = config.decoding, config.decoding.mode
     drafts_end, text_ends = ends_of(pair, config)
-    # in lossless mode a draft is kept where the cloud has failed
+    # in lossless mode a draft is kept once the cloud has failed
     kept_ids = pair.edge.processor.eos_ids if pair.edge and mode in ("hybrid", "lossless") else ()
-    gate = gate or Gate.of(config)
+    gate = replace(gate or Gate.of(config), generator=gate_generator(config, edge_prompt))
     asked = config.instruction() if instruction is None else instruction
 
     def next_scores(role: Decider, prompt: Prompt | None, stop_ids: tuple[int, ...]) -> NextScores:
-        return pair.next_scores(role, prompt, settings, stop_ids, shared, pair.guesses(role, asked, config))
+        return pair.next_scores(role, prompt, settings, stop_ids, engine, pair.guesses(role, asked, config))
 
     remote_cloud = pair.cloud if pair.cloud is not None and pair.cloud.is_remote else None
     drafter: Drafter | VllmDrafter | None = None
@@ -205,23 +209,24 @@ def build_loop(
         )
     spoken = (language or config.prompt.language) if config.closes else None
     parallel = remote_cloud is not None or len({model.device for model in pair.loaded}) > 1
+    aside = nullcontext if engine is None else engine.step_aside
     return Loop(
         drafter,
         verifier,
-        replace(gate, generator=gate_generator(config, edge_prompt)),
+        gate,
         StopRules(settings, text_ends, pair.writer.text, spoken, kept_ids),
         settings,
-        CloudCalls(settings, pair.costs, parallel, nullcontext if shared is None else shared.release_slot),
+        CloudCalls(settings, pair.costs, drafter, gate, parallel, aside),
         top_n=top_n,
         sound=sound if config.escalates_contradictions else None,
     )
 
 
 def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | None:
-    """The random gate's own generator, so that the gate changes no token that is drawn; None for every other gate."""
+    """The random gate's own generator, so that the gate changes no drawn token; None for every other gate."""
     if config.gate_in_force != "random" or clip is None:
         return None
-    # the clip seeds it as well, or every clip would escalate the same blocks
+    # the clip's features seed it as well: otherwise every clip would escalate the same blocks
     from specdec_cli.decoding.scores import generator_for
 
     audio = [clip.audio[name].detach().cpu().contiguous().numpy().tobytes() for name in sorted(clip.audio)]
@@ -231,7 +236,7 @@ def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | Non
 def ends_of(pair: Pair, config: Config) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ids that end a draft, and the ids that end the text.
 
-    Each model ends a text at its own ids, as its `generate()` does. In lossless mode a draft ends where the text would.
+    Each model ends a text at its own ids, as its `generate()` does. In lossless mode a draft ends at the cloud's.
     """
     edge, cloud = (model.processor.eos_ids if model is not None else () for model in (pair.edge, pair.cloud))
     mode = config.decoding.mode

@@ -1,9 +1,9 @@
 """Drafting: one model proposes a block of tokens, one forward each, and drafts ahead while a block is verified.
 
 Drafting ahead supposes that the block will be accepted whole, guesses the cloud's token after it, and drafts on from
-there block by block as the coming rounds would, up to the first block that would be verified itself. Logits depend on
-the text alone, so they serve wherever the text turns out to be the one that they were computed for; otherwise they are
-dropped. That is why drafting ahead cannot change what is written.
+there block by block, as the coming rounds would, up to the first block that would escalate. Scores depend on the text
+alone: they are used if the text turns out to be the one that they follow, and dropped otherwise. So drafting ahead
+cannot change what is written.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from specdec_cli.types import ModelWork
 
 UNREAD_TOKENS: Final = {"cpu": 1}
 """Tokens that are drafted before the host reads them, by type of device; a CPU has nothing to wait for."""
-_ON_A_GPU: Final = 8  # the same of any other device: a block, or part of a deferred draft
-_CHECKED: Final = 2  # at most, where the gate or the length may end a block at each: a step is wasted there
-_GUESSED: Final = 4  # at most, where earlier captions may give the next tokens
+_ON_A_GPU: Final = 8  # the same for any other device: a block, or part of a deferred draft
+_CHECKED: Final = 2  # the same if the gate or the length may end the block at any token: then a step is wasted
+_GUESSED: Final = 4  # the same if earlier captions may give the next tokens
 
 
 @dataclass(slots=True)
 class _Step:
     scores: torch.Tensor  # [1, vocab], processed
     token: int  # the most likely
-    hidden_ms: float  # the part of the step's time that lay within the verification
-    counts: bool  # whether its token was drafted and is in no block yet; a guess of the cloud's own is no draft
+    hidden_ms: float  # the step's time, if it lay within the verification; else 0
+    counts: bool  # whether its token is a draft that is in no block yet; a guess of the cloud's own token is no draft
 
 
 @dataclass(slots=True, eq=False)
@@ -45,11 +45,11 @@ class _Block:
     """A block that is being drafted."""
 
     written: list[int]  # the text, and the tokens of the block that the host has read
-    top_k: int | None  # draw from so many most likely ones
-    read: list[torch.Tensor] = field(default_factory=list)  # processed scores that were fetched, [1, vocab] each
-    rows: list[torch.Tensor] = field(default_factory=list)  # without, [1, vocab] each
-    chosen: list[torch.Tensor] = field(default_factory=list)  # by the last of them, or by all if drawn: int64 [1] each
-    states: list[torch.Tensor] = field(default_factory=list)  # of the generator before each was drawn; none: none is
+    top_k: int | None  # draw from so many most likely tokens; None: as the settings say
+    read: list[torch.Tensor] = field(default_factory=list)  # processed scores with evidence, [1, vocab] each
+    rows: list[torch.Tensor] = field(default_factory=list)  # processed scores without evidence yet, [1, vocab] each
+    chosen: list[torch.Tensor] = field(default_factory=list)  # tokens by the last rows, by all if drawn: int64 [1] each
+    states: list[torch.Tensor] = field(default_factory=list)  # of the generator before each draw; [] without draws
     start: int = field(init=False)  # tokens of text before the block
 
     def __post_init__(self) -> None:
@@ -65,9 +65,9 @@ class Drafter:
         self.scores, self.session, self.stop_ids = scores, scores.session, scores.stop_ids
         self._settings = scores.pipeline.settings
         self._generator = torch.Generator().manual_seed(self._settings.seed)
-        # its evidence holds the choice as well
+        # on a CPU with a large vocabulary evidence is fetched token by token, and holds the choice as well
         self._reads_each = reads_each_row(self.session.model.device, self.session.vocab_size)
-        self._ahead: dict[tuple[int, ...], _Step] = {}  # drafted ahead, by the text that each continues
+        self._ahead: dict[tuple[int, ...], _Step] = {}  # steps drafted ahead, by the text that each continues
 
     @property
     def work(self) -> ModelWork:
@@ -79,7 +79,7 @@ class Drafter:
     ) -> Draft:
         """Up to `k` tokens that continue `text`; fewer if one ends it, the gate stops drafting, or `enough` says so.
 
-        With `top_k`, each is drawn from so many most likely tokens: a way out of a loop.
+        `top_k`: draw each token from so many most likely ones, as a way out of a loop.
         """
         started_ms, hidden_ms, block, ended = self.scores.clock_ms, 0.0, _Block([*text], top_k), False
         checks, end, written = state.stops or enough is not None, len(text) + k, block.written
@@ -105,7 +105,7 @@ class Drafter:
     def _unread(self, written: list[int], *, checks: bool) -> int:
         """How many tokens may be drafted before the host reads them; each but the first is fed from the device."""
         most = UNREAD_TOKENS.get(self.session.model.device.type, _ON_A_GPU)
-        if most == 1 or self._ahead or not self.session.steps or self.session.fed != written:
+        if most == 1 or self._ahead or not self.session.can_step or self.session.fed != written:
             return 1
         return min(most, _CHECKED if checks else _GUESSED if self.scores.guesses else most)
 
@@ -127,20 +127,19 @@ class Drafter:
                 block.chosen.append(most_likely(row)[1])
 
     def _read(self, block: _Block, state: GateState, enough: Enough | None) -> bool:
-        """Fetches the chosen tokens with their evidence; drops what follows an end; returns whether there is an end.
-
-        The host has not read the tokens of the last rows.
-        """
+        """Fetches the chosen tokens with their evidence; drops those after an end; returns whether there is an end."""
         written = block.written
         with self.scores.waiting():
-            tokens = state.look(block.rows, torch.cat(block.chosen) if block.states else None, self.session.model.name)
-        told = len(written) - block.start - len(state.evidence)  # of these, which the host has read before
-        if len(tokens) - told > 1:
-            self.scores.name([token.id for token in tokens[told:-1]])
+            tokens = state.evidence_on(
+                block.rows, torch.cat(block.chosen) if block.states else None, self.session.model.name
+            )
+        known = len(written) - block.start - len(state.evidence)  # of these tokens the host has read the first ones
+        if len(tokens) - known > 1:
+            self.scores.name([token.id for token in tokens[known:-1]])
         kept, ended = 0, False
         for kept, token in enumerate(tokens, start=1):
             unsure = state.add(token)
-            if kept > told:
+            if kept > known:
                 written.append(token.id)
                 ended = token.id in self.stop_ids or (state.stops and unsure)
                 if ended or (enough is not None and enough(state)):
@@ -155,13 +154,13 @@ class Drafter:
     def draft_ahead(
         self, gate: Gate, k: int, most: int, text: Sequence[int], verdict: Future[Any], loop: LoopRule
     ) -> None:
-        """Drafts on behind the block that is being verified, until its verdict is there or a block would escalate.
+        """Drafts on after the block that is being verified, until its verdict is there or a block would escalate.
 
-        Blocks have `k` tokens, and the text at most `most`. Commits nothing.
+        `text` includes that block. Blocks have `k` tokens, and the text at most `most`. Nothing is committed.
         """
         written = list(text)
         if most - len(written) < 2 or verdict.done() or not self.stop_ids.isdisjoint(written[-1:]):
-            return  # what follows is the cloud's own token at most
+            return  # at most the cloud's own token follows
         written.append(self._step_ahead(written, verdict, guess=True)[0])
         while written[-1] not in self.stop_ids and len(written) < most:
             start = len(written)
@@ -178,23 +177,25 @@ class Drafter:
                 return
 
     def _step_ahead(self, text: Sequence[int], verdict: Future[Any], *, guess: bool) -> tuple[int, torch.Tensor]:
-        """The most likely token after `text` and its scores [1, vocab], which are kept for `row`."""
+        """The most likely token after `text`, and the scores [1, vocab] there, which `row` finds again."""
         before_ms = self.work.step_ms
         scores, _, known = self.row(text)
         token = self.scores.choice(text) if known is None else known
-        # of a step in which the verdict arrived, nothing counts as hidden
+        # a step in which the verdict arrived does not count as hidden
         hidden_ms = 0.0 if verdict.done() else self.work.step_ms - before_ms
         self._ahead[tuple(text)] = _Step(scores, token, hidden_ms, counts=not guess)
         return token, scores
 
     def keep(self, text: tuple[int, ...] | None) -> int:
-        """Drops steps that do not continue `text`, or all; returns how many tokens were drafted ahead in vain."""
+        """Drops steps that do not continue `text`; None: all. Returns how many tokens were drafted ahead in vain."""
         useless = [known for known in self._ahead if text is None or known[: len(text)] != text]
         return sum(self._ahead.pop(known).counts for known in useless)
 
     def row(self, text: Sequence[int]) -> tuple[torch.Tensor, float, int | None]:
-        """Processed scores [1, vocab] after `text`; the time that they took ahead, ms, told once; and their most likely
-        token, if the host has read it.
+        """Processed scores [1, vocab] after `text`, their hidden time, and their most likely token.
+
+        The time, ms, is that of a step drafted ahead, at its first use; else 0. The token is None if the host has not
+        read it.
         """
         if not self._ahead or (step := self._ahead.get(tuple(text))) is None:
             return self.scores.after(text), 0.0, None

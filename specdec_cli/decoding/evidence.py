@@ -13,10 +13,10 @@ from specdec_cli.types import Candidates
 if TYPE_CHECKING:
     import torch
 
-_LARGE: Final = 1 << 15  # scores of a row; with 12,000, five rows at once are faster than one by one
+_LARGE: Final = 1 << 15  # scores of a row; of 12,000 scores, five rows at once are faster than one by one
 CANDIDATES: Final = 3  # most likely tokens that are kept for each position
-_BITS: Final = math.log2(math.e)  # of a nat
-_LEAST: Final = -1e4  # binary logarithm of what is impossible: times its weight, 0, that is 0
+_BITS: Final = math.log2(math.e)  # in a nat
+_LEAST: Final = -1e4  # binary logarithm of an impossible token's weight: finite, so that times the weight, 0, it is 0
 
 
 class TokenEvidence(NamedTuple):
@@ -26,9 +26,9 @@ class TokenEvidence(NamedTuple):
     entropy: float  # of the distribution that it was chosen from, nats
     margin: float  # probability of the most likely token minus that of the second
     logprob: float  # natural logarithm of the token's probability
-    candidates: Candidates  # at most `CANDIDATES`
-    class_entropy: float = 0.0  # of the same distribution over groups of tokens, nats; 0 where there are none
-    least_entropy: float | None = None  # if only the most likely tokens are known: `entropy` is then an upper bound
+    candidates: Candidates  # the most likely tokens, at most `CANDIDATES`
+    class_entropy: float = 0.0  # of the same distribution over groups of tokens, nats; 0 without groups
+    least_entropy: float | None = None  # lower bound if a server names only the top tokens: `entropy` is an upper bound
 
     @property
     def probability(self) -> float:
@@ -43,7 +43,7 @@ def entropies(scores: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Tokens in groups, on the device of the scores that are summed over them. All other tokens are one more group."""
+    """Groups of tokens, on the device of the scores that are summed over them. All other tokens are one more group."""
 
     ids: torch.Tensor  # int64 [n], the tokens of all groups
     member: torch.Tensor  # float32 [n, groups], 1 where a token is in a group
@@ -74,12 +74,16 @@ def evidence_of(
     groups: Groups | None = None,
     name: str = "the model",
 ) -> list[TokenEvidence]:
-    """The evidence on m drafted tokens, by the processed scores [m, vocab] that they were chosen by, in one fetch.
+    """The evidence on m drafted tokens, in one fetch.
 
-    `scores` may come in parts of some rows each.
-    `ids` may be int64 [m] on the device, where the host has not read them yet; None: the most likely. `groups` are
-    those of the gate class-entropy. That is near 0 where a model wavers between words for one class, and high where it
-    wavers between classes. Raises ScoresError where the scores of a row, of the model `name`, are not finite.
+    Args:
+        scores: the processed scores [m, vocab] that they were chosen by, or parts of some rows each.
+        ids: of the tokens, or int64 [m] on the device, if the host has not read them yet; None: the most likely ones.
+        groups: of the gate class-entropy, which is near 0 where a model wavers between words for one class, and high
+            where it wavers between classes.
+        name: of the model, for errors.
+
+    Raises ScoresError if the scores of a row are not finite.
     """
     import torch
 
@@ -101,12 +105,12 @@ def evidence_of(
 
 
 def reads_each_row(device: torch.device, vocab_size: int) -> bool:
-    """Whether evidence is made row by row: a CPU's cache holds what is made of one large row, but not of several."""
+    """Whether evidence is computed row by row: a CPU's cache holds what one large row needs, but not several."""
     return device.type == "cpu" and vocab_size > _LARGE
 
 
 def _parts(scores: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Scores [m, vocab] in the parts that evidence is made of."""
+    """Scores [m, vocab] in the parts for which evidence is computed at a time."""
     import torch
 
     if reads_each_row(scores[0].device, scores[0].shape[-1]):
@@ -129,12 +133,12 @@ def _figures(scores: torch.Tensor, ids: torch.Tensor | None, groups: Groups | No
 
 
 def _entropies(scores: torch.Tensor, top: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Of rows [m, vocab], whose best score is `top` [m, 1].
+    """The entropies of rows [m, vocab] whose best scores are `top` [m, 1].
 
-    Returns weights w = exp(score - best), which are in proportion to the probabilities, [m, vocab]; their sum W; and
-    the entropy H = log W - sum(w log w) / W, nats: [m, 1] each. Neither of its terms is negative.
+    Returns the weights w = exp(score - best) [m, vocab], in proportion to the probabilities; their sums W [m, 1]; and
+    the entropies H = log W - sum(w log w) / W [m, 1], nats. Neither term is negative.
     """
-    # powers of two: a CPU takes a fifth of the time of exponentials for them
+    # powers of two take a CPU a fifth of the time of exponentials
     bits = (scores - top).mul_(_BITS).clamp_(min=_LEAST)
     weights = bits.exp2()
     total = weights.sum(dim=-1, keepdim=True)

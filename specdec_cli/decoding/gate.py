@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def crosses(gate: str, value: float, threshold: float) -> bool:
-    """Whether a figure escalates its block. A random gate with the threshold 0 escalates none."""
+    """Whether a gate's figure `value` escalates its block. A random gate with the threshold 0 escalates no block."""
     if gate == "random":
         return value < threshold
     return value <= threshold if gate in LOW_IS_UNSURE else value >= threshold
@@ -29,18 +29,18 @@ def crosses(gate: str, value: float, threshold: float) -> bool:
 class Gate:
     """A threshold on one figure per drafted token; a single unsure token escalates the block.
 
-    The figure is one of `TokenEvidence`; of the gate learned, the probability that the cloud would replace a token of
-    the block up to this one. `random` escalates a share of the blocks, the baseline that a gate has to beat.
+    The figure is one of `TokenEvidence`. For the gate learned, it is the probability that the cloud would replace a
+    token of the block up to this one. `random` escalates a share of the blocks: the baseline for a gate to beat.
     """
 
     name: GateName
     threshold: float = 0.0  # in the unit of the figure; always and never have none
     _: KW_ONLY
-    wake: float | None = None  # threshold of a block that would be the first of its clip to be verified; None: the same
+    wake: float | None = None  # threshold of a block that would call the cloud for the first time; None: the same
     stop_drafting: bool = False  # end a block with the first token that escalates it
     classifier: Classifier | None = None  # of the gate learned, which needs one
-    generator: torch.Generator | None = None  # of the gate random, for one clip: tokens are drawn with another
-    groups: Groups | None = None  # of class-entropy, which needs them to read scores, not recorded evidence
+    generator: torch.Generator | None = None  # of the gate random, for one clip; tokens are drawn by another one
+    groups: Groups | None = None  # of class-entropy, to read scores; recorded evidence needs none
 
     def __post_init__(self) -> None:
         if self.name == "learned" and self.classifier is None:
@@ -48,9 +48,9 @@ class Gate:
 
     @classmethod
     def of(cls, config: Config, file: GateFile | None = None, groups: Groups | None = None) -> Gate:
-        """The gate in force: here, and nowhere else, is decided which threshold counts (docs/gates.md).
+        """The gate in force. Only this method decides which threshold counts (docs/gates.md).
 
-        `file`: the learned gate's, with its weights. Raises ConfigError if it has features of another version.
+        `file` is the learned gate's, with its weights. Raises ConfigError if it has features of another version.
         """
         name, settings = config.gate_in_force, config.gate
         learned = file.learned if file is not None and name == "learned" else None
@@ -70,8 +70,14 @@ class Gate:
         )
 
     def open(self, start: int, *, waking: bool = False, whole: bool = False, ahead: bool = False) -> GateState:
-        """Begins a block after `start` tokens of text; `whole`: the block is drafted to the caption's end."""
-        draw = None  # what is drafted ahead may never become a block: no random generator may move
+        """Begins a block after `start` tokens of text.
+
+        Args:
+            waking: the block would call the cloud for the first time.
+            whole: the block is drafted to the caption's end.
+            ahead: the block is drafted ahead, and may never be one: the random gate draws nothing for it.
+        """
+        draw = None
         if self.name == "random" and not ahead:
             if self.generator is None:
                 raise DecodingError("the gate 'random' has no generator")
@@ -91,8 +97,8 @@ class GateState:
         weights = gate.classifier if gate.name == "learned" else None
         self._classifier = weights.waking if weights is not None and waking else weights
         self.evidence: list[TokenEvidence] = []  # of each token so far
-        self.values: list[float] = []  # the gate's figure of each token by itself
-        self.block_value: float | None = None  # of the block so far: what is compared with the threshold
+        self.values: list[float] = []  # the gate's figure for each token by itself
+        self.block_value: float | None = None  # the figure of the block so far, which is compared with the threshold
 
     def after(self, count: int) -> GateState:
         """The state without its first `count` tokens; its figure stays that of the whole block."""
@@ -120,11 +126,8 @@ class GateState:
         own = {"margin": token.margin, "logprob": token.logprob, "class-entropy": token.class_entropy}
         return own.get(self.gate.name, token.entropy)
 
-    def look(
-        self,
-        scores: torch.Tensor | Sequence[torch.Tensor],
-        ids: Sequence[int] | torch.Tensor | None,
-        name: str = "the model",
+    def evidence_on(
+        self, scores: torch.Tensor | Sequence[torch.Tensor], ids: Sequence[int] | torch.Tensor | None, name: str
     ) -> list[TokenEvidence]:
         """The evidence on drafted tokens by their processed scores [m, vocab], or parts of them; see `evidence_of`."""
         if self.gate.name == "class-entropy" and self.gate.groups is None:
@@ -133,7 +136,7 @@ class GateState:
 
     def read(self, scores: torch.Tensor, ids: Sequence[int], name: str = "the model") -> bool:
         """Adds drafted tokens by their processed scores [m, vocab]; returns whether they escalate the block."""
-        return [self.add(token) for token in self.look(scores, ids, name)][-1]
+        return [self.add(token) for token in self.evidence_on(scores, ids, name)][-1]
 
     @property
     def escalates(self) -> bool:

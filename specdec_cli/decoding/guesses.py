@@ -1,13 +1,13 @@
-"""Guesses: tokens that followed the same words in earlier captions; they cost no model.
+"""Guesses: tokens that followed the same words in earlier captions. No model has to run for them.
 
-Captions of one model and instruction repeat each other. A guess is the top continuation of the longest context,
-up to `ORDER` tokens, that was seen before, as in prompt lookup and SuffixDecoding. It stops where the product of the
-shares of its tokens falls below `FLOOR`.
+Captions of one model and instruction repeat each other. A guess is the most likely continuation of the longest context,
+up to `ORDER` tokens, that was seen before, as in prompt lookup and SuffixDecoding. A guess stops where the product of
+its tokens' shares falls below `FLOOR`.
 
-Counted n-grams, not a suffix automaton: an automaton keeps every text that it was built from and can forget none, while
-counts fade, so that recent captions count more, and fit into a table of fixed size. For each context the table holds
-the most likely next token alone, as a branch predictor does (a majority vote by Boyer and Moore), in 16 bytes.
-Contexts that share a slot displace each other; a wrong guess costs time and never changes a text.
+N-grams are counted; a suffix automaton would keep every text and could forget none. Counts fade, so that recent
+captions count more, and fit into a table of fixed size. For each context the table holds only the most likely next
+token, as a branch predictor does (the majority vote of Boyer and Moore), in 16 bytes. Contexts that share a place
+displace each other: a wrong guess costs time and never changes a text.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from specdec_cli.types import Decider, Source
 ORDER: Final = 6  # tokens of the longest context
 SLOTS: Final = 2**17  # of 16 bytes each: 2 MiB
 FLOOR: Final = 0.05  # least product of shares
-_DECAY: Final = 0.9  # of a context's counts whenever it is seen again
-_UNSEEN: Final = 0.5  # added to a context's count: what was seen once is no certainty
+_DECAY: Final = 0.9  # a context's counts are multiplied by this whenever the context is seen again
+_UNSEEN: Final = 0.5  # added to a context's count: a token that was seen once is not certain
 OWN: Final[dict[Decider, frozenset[Source]]] = {
     "edge": frozenset({"edge", "accepted"}),
     "cloud": frozenset({"accepted", "corrected", "bonus", "cloud"}),
 }
-"""The sources of the tokens that each model chose: those that it is expected to choose again."""
+"""The sources of tokens that each model chose, and that it is expected to choose again."""
 _START: Final = -1  # stands before the first token
 
 
@@ -46,7 +46,7 @@ NO_GUESS: Final = Guess()
 
 
 class GuessTable:
-    """Counts of what followed what, of any number of models and instructions, which `key` tells apart. Thread-safe."""
+    """Counts of next tokens after contexts, for any models and instructions, told apart by `key`. Thread-safe."""
 
     def __init__(self, slots: int = SLOTS) -> None:
         self._lock, self._mask = threading.Lock(), slots - 1
@@ -55,7 +55,7 @@ class GuessTable:
         self.learnt = False  # whether any caption was learnt
 
     def learn(self, key: int, text: Sequence[int], own: Iterable[bool]) -> None:
-        """Counts the tokens of a finished caption; `own` says of each token whether the model of `key` chose it."""
+        """Counts the tokens of a finished caption. `own` says for each token whether the model of `key` chose it."""
         padded = (_START, *text)
         self.learnt = True
         with self._lock:
@@ -80,7 +80,7 @@ class GuessTable:
         return Guess(tuple(ids), tuple(chances))
 
     def _likeliest(self, key: int, recent: Sequence[int]) -> tuple[int, float]:
-        """The most likely token after the longest known context, and its share of all tokens seen there."""
+        """The most likely token after the longest known context, and its share of the tokens seen there."""
         for start in range(len(recent)):
             mixed = hash((key, *recent[start:]))
             slot = mixed & self._mask
@@ -93,7 +93,7 @@ class GuessTable:
         slot, check = mixed & self._mask, (mixed >> 32) & 0xFFFFFFFF
         count, hits = self._counts[slot] * _DECAY, self._hits[slot] * _DECAY
         if self._checks[slot] != check:
-            if count > 1:  # of a context that was seen more than once: it fades before it goes
+            if count > 1:  # another context, seen more than once, holds the place: it fades before it goes
                 self._counts[slot], self._hits[slot] = count / 2, hits / 2
                 return
             self._checks[slot], count, hits = check, 0.0, 0.0

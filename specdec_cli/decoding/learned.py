@@ -1,7 +1,7 @@
 """The learned gate's classifier: how likely is it that the cloud would replace a drafted token?
 
-A logistic regression on the evidence of a token, its place, and the earlier tokens of its block. It reads nothing
-behind the token, so that drafting can stop there. `specdec tune` fits it; using it needs no fitting library.
+A logistic regression on the evidence on a token, its place, and the earlier tokens of its block. It reads nothing
+after the token, so that drafting can stop there. `specdec tune` fits it; its use needs no fitting library.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.errors import ConfigError
 
-_FLOOR: Final = -7.0  # e^-7 is below a thousandth: smaller than that tells nothing more
+_FLOOR: Final = -7.0  # e^-7 is below a thousandth; smaller probabilities tell no more
 
 Dense = Callable[[Sequence[TokenEvidence], int, int], float]
 """(evidence of the block so far, index of the token, tokens of the text before the block) -> value."""
@@ -37,7 +37,7 @@ OF_TOKEN: Final[dict[str, Dense]] = {
     "third": lambda block, t, _: _p(block[t], 2),
     "place": lambda _, t, start: math.log1p(start + t),
 }
-"""Features of a token by itself: with these alone a token's probability is the same wherever its block begins.
+"""Features of a token by itself. With these alone, a token's probability does not depend on where its block begins.
 
 Logarithms are natural, and none is below -7.
 """
@@ -46,17 +46,18 @@ DENSE: Final[dict[str, Dense]] = OF_TOKEN | {
     "in_block": lambda _, t, __: float(t),
     "before": lambda block, t, _: max((token.entropy for token in block[:t]), default=0.0),
 }
-"""Also features of the token's place in the block, and of the tokens before it there.
+"""All features by name: those of the token, of its place in the block, and of the tokens before it in the block.
 
-Beside these, `id=N` is 1 if token N was drafted; fits give it the weight of the attribute that N decides.
+Beside these, the feature `id=N` is 1 if token N was drafted; fits give it the weight of the attribute that N decides.
 """
 
 
 class Classifier:
     """The probability that the cloud would change a block, token by token.
 
-    `waking` are the weights for the first block of a clip that would be verified; by default the same. Raises
-    ConfigError for a feature that this version does not know.
+    `waking` are the weights for a block that would call the cloud for the first time; None: the same.
+
+    Raises ConfigError for a feature that this version does not know.
     """
 
     def __init__(self, weights: LearnedWeights, waking: LearnedWeights | None = None) -> None:
@@ -81,7 +82,7 @@ class Classifier:
     def token_probability(self, block: Sequence[TokenEvidence], t: int, start: int) -> float:
         """How likely the cloud is to replace token `t` of `block`, before which the text has `start` tokens.
 
-        A token that is less certain than any in the fit counts as replaced: what was fitted says nothing about it.
+        A token that is less certain than any in the fit has the probability 1: the fit says nothing about it.
         """
         if block[t].entropy > self._most_entropy:
             return 1.0

@@ -1,21 +1,21 @@
 """How far to draft (`-k auto`), and how many tokens to guess: as far as it pays.
 
 One rule for both: another token pays while the chance that it stands, with all before it, is at least its cost in
-tokens. Chances and costs are running means (`Mean`) of measurements. What does not pay is not tried; meanwhile its
+tokens. Chances and costs are running means (`Mean`) of measurements. What does not pay is not tried. Meanwhile its
 means fade towards their start, until it is tried again.
 
-A guessed token costs a row of a forward, measured in forwards (`GuessCosts`). A drafted one costs c of a verification,
-round trip included, in which tokens at the best rate R would be c R. With a chance a that a drafted token passes, a
-verified block of k tokens gives E(k) = 1 + a + ... + a^k on average (Leviathan et al. 2023, eq. 1), so that
+A guessed token costs a row of a forward, measured in forwards (`GuessCosts`). A drafted token costs c verifications,
+round trip included; in that time, c R tokens are written at the best rate R. With a chance a that a drafted token is
+accepted, a verified block of k tokens gives E(k) = 1 + a + ... + a^k on average (Leviathan et al. 2023, eq. 1), so that
 
     R = max over k of E(k) / (c (k + o) + 1),
 
-o being what the loop itself takes for a round. In hybrid mode the gate ends a block.
+where o is the loop's own time for a round, in drafted tokens. In hybrid mode the gate ends a block.
 
 In lossless mode k may be 0: then the cloud writes a few tokens alone, at its own rate in tokens a forward, which
-guesses raise above 1. Until the edge has read the clip, drafting also costs its prefill, of p verifications: over the n
-tokens that are still expected, the rate is n / (n / R + p). Nothing of another clip enters but times, the cloud's own
-rate and the length of captions, and with `decoding.cost_ratio` given nothing at all.
+guesses raise above 1. Until the edge has read the clip, drafting also costs the edge's prefill, of p verifications:
+over the n tokens that are still expected, the rate is n / (n / R + p). Of other clips only times, the cloud's own rate
+and the length of captions count; with `decoding.cost_ratio` given, nothing does.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
     from specdec_cli.decoding.block import Draft, Verdict
     from specdec_cli.decoding.gate import GateState
 
-MOST_DRAFTED: Final = 16  # tokens per round, where the number is not given
+MOST_DRAFTED: Final = 16  # tokens of a block with `k: auto`
 MOST_DEFERRED: Final = 64  # tokens of a deferred draft: what the schema allows a block, and a server a draft
 PER_TOKEN: Final = 4  # tokens that deferred drafts may spend on each written one
-SOLO_BLOCK: Final = 4  # tokens of a block where nothing is verified, and of the cloud's where nothing is drafted
-CLOUD_CHUNK: Final = 16  # tokens that a cloud writes at a time where nothing drafts: more would delay the view
-PASSES: Final = 0.7  # what a begins at, for pairs that agree less than the mini pair (0.98 on its six samples)
-ALONE: Final = 2.0  # tokens a forward of the cloud alone, with guesses: more than it writes, so that it is tried
-COST: Final = 0.2  # c while nothing has been measured: 0.20 for the mini pair on one CPU thread
+SOLO_BLOCK: Final = 4  # tokens of a block that is not verified, or that the cloud writes while the edge drafts nothing
+CLOUD_CHUNK: Final = 16  # tokens that a cloud without an edge writes at a time: more would delay the view
+PASSES: Final = 0.7  # the start of a, for pairs that agree less than the mini pair (0.98 on its six samples)
+ALONE: Final = 2.0  # start of the cloud's tokens a forward, with guesses: more than it writes, so that it is tried
+COST: Final = 0.2  # c before anything is measured: 0.20 for the mini pair on one CPU thread
 ROUND: Final = 0.1  # o: measured on the mini pair, whose steps are the fastest that the loop has to keep up with
-ROW: Final = 0.1  # cost of a guess while nothing has been measured, in forwards
-_DECAY: Final = 0.9  # of older values, whenever one is added: the last ten or so count
+ROW: Final = 0.1  # cost of a guess before anything is measured, in forwards
+_DECAY: Final = 0.9  # older values are multiplied by this whenever one is added: the last ten or so count
 _HICCUP: Final = 3.0  # a cost counts as so many times the mean at most
-# Of what is known, whenever nothing was tried: half of it is left after 34 rounds. A hopeless edge costs a lossless
-# caption less than 3% so (tests/decoding/test_adaptive.py).
+# Everything recorded is multiplied by this for each round in which it was not tried: half is left after 34 rounds.
+# So a hopeless edge costs a lossless caption less than 3% (tests/decoding/test_adaptive.py).
 _IDLE: Final = 0.98
 
 
@@ -64,16 +64,16 @@ def capacity(settings: DecodingConfig) -> int:
 
 
 def most_deferred(drafted: int, written: int) -> int:
-    """Tokens of the next deferred draft at most, once so many were drafted for a text of so many.
+    """Most tokens of the next deferred draft, after `drafted` drafted tokens and `written` written ones.
 
-    Where the cloud rejects nearly everything, drafting the whole rest again and again would take the square of its
-    length; so the tokens beyond a first draft are `PER_TOKEN` times the text's at most.
+    If the cloud rejects nearly everything, drafting the whole rest each time would take the square of its length. So
+    all drafts after a first one have at most `PER_TOKEN` tokens for each written one.
     """
     return min(MOST_DEFERRED, max(SOLO_BLOCK, MOST_DEFERRED + PER_TOKEN * written - drafted))
 
 
 class Mean:
-    """A running mean, in which older values count less. `start` counts as one value; None: there is none."""
+    """A running mean in which older values count less. `start` counts as one value; None: there is no such value."""
 
     def __init__(self, start: float | None = None) -> None:
         self._start = start
@@ -92,17 +92,17 @@ class Mean:
         return (self._start + self._sum) / (1.0 + self._count)
 
     def add(self, total: float, count: float = 1.0) -> None:
-        """Records so many values, by their sum."""
+        """Records `count` values by their sum."""
         self.fade(_DECAY)
         self._sum += total
         self._count += count
 
     def add_cost(self, value: float) -> None:
-        """Records a measured cost; one that a hiccup of the machine made counts as `_HICCUP` times the mean at most."""
+        """Records a measured cost, as `_HICCUP` times the mean at most: more would be a hiccup of the machine."""
         self.add(min(value, _HICCUP * self.value) if self.value > 0 else value)
 
     def fade(self, by: float = _IDLE) -> None:
-        """Lets all that was recorded count less."""
+        """Multiplies the weight of everything recorded."""
         self._sum *= by
         self._count *= by
 
@@ -112,11 +112,11 @@ class GuessCosts:
 
     def __init__(self) -> None:
         self._alone = Mean()  # ms of a forward without guesses
-        self._row = Mean(ROW)  # forwards that a guess costs
-        self._trust = Mean(1.0)  # guesses that stood / guesses that were expected to
+        self._row = Mean(ROW)  # cost of a guess, in forwards
+        self._trust = Mean(1.0)  # guesses that stood, per guess that was expected to
 
-    def took(self, guessed: int, ms: float) -> None:
-        """Records a forward of one token and so many guessed ones."""
+    def record(self, guessed: int, ms: float) -> None:
+        """Records the time of a forward of one token and `guessed` guessed ones."""
         if guessed == 0:
             self._alone.add_cost(ms)
         elif self._alone.known:
@@ -144,21 +144,23 @@ class Costs:
         self.length = Mean()  # tokens of a caption
         self.guesses: defaultdict[str, GuessCosts] = defaultdict(GuessCosts)  # by model
 
-    def took(self, what: Literal["token", "verification", "reading"], ms: float) -> None:
+    def record(self, what: Literal["token", "verification", "reading"], ms: float) -> None:
         """Records the time of a drafted token, of a forward of the cloud, or of reading a clip with the edge."""
-        # a guessed token takes no time, and the token before it takes the time of all: that is no hiccup
-        record = self._ms[what].add if what == "token" else self._ms[what].add_cost
-        record(ms)
+        mean = self._ms[what]
+        if what == "token":  # guessed tokens take no time, but the one before them takes that of all: no hiccup
+            mean.add(ms)
+        else:
+            mean.add_cost(ms)
 
     @property
     def ratio(self) -> float:
-        """A drafted token in units of a verification; `COST` before both have been measured."""
+        """The time of a drafted token in verifications; `COST` before both have been measured."""
         token, verification = self._ms["token"], self._ms["verification"]
         return token.value / verification.value if token.known and verification.value > 0 else COST
 
     @property
     def reading(self) -> float:
-        """The edge's prefill in units of a verification; 0 before both have been measured."""
+        """The time of the edge's prefill in verifications; 0 before both have been measured."""
         verification = self._ms["verification"].value
         return self._ms["reading"].value / verification if verification > 0 else 0.0
 
@@ -172,15 +174,15 @@ class BlockLength:
 
     def __post_init__(self) -> None:
         self.adapts = self.settings.k == "auto" and self.settings.mode in ("hybrid", "lossless")
-        self._lossless = self.settings.mode == "lossless"  # where the cloud may write without a draft
-        self._passes = Mean(PASSES)  # accepted / verified tokens, the first rejected one included
-        self._trust = Mean(1.0)  # accepted tokens / accepted ones as the edge's probabilities would have it
+        self._lossless = self.settings.mode == "lossless"  # the cloud may write without a draft
+        self._passes = Mean(PASSES)  # accepted tokens per verified one, the first rejected one included
+        self._trust = Mean(1.0)  # accepted tokens, per token that is accepted by the edge's own probabilities
         self._cost = COST  # of a drafted token, in tokens
         self._read = False  # whether the edge has read the clip
         self._written = 0  # tokens of verified blocks
 
     def most(self) -> int:
-        """Tokens of the next block at most."""
+        """Most tokens of the next block; 0: the cloud writes it alone. What does not pay fades with each call."""
         if not self.adapts:
             return SOLO_BLOCK if self.settings.k == "auto" else self.settings.k
         a, c = self._passes.value, self.settings.cost_ratio or self.costs.ratio
@@ -205,7 +207,7 @@ class BlockLength:
         return self.costs.alone.value if guesses else 1.0
 
     def _with_reading(self, rate: float) -> float:
-        """The rate of drafting, the edge's prefill included if that is still to come."""
+        """The rate of drafting, in tokens a verification, with the edge's prefill if that is still to come."""
         if self._read or self.settings.cost_ratio is not None:
             return rate
         left = max(self.costs.length.value - self._written, 1.0)

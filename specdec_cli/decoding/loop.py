@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 class Loop:
     """Decodes one clip."""
 
-    # the edge, or the cloud in cloud mode; None where a remote cloud generates alone
+    # the edge, or a loaded cloud that writes alone; None if a remote cloud writes alone
     drafter: Drafter | VllmDrafter | None
-    verifier: LocalVerifier | RemoteVerifier | None  # of escalated blocks; None in the modes of one model
+    verifier: LocalVerifier | RemoteVerifier | None  # the cloud; None if the drafter writes alone
     gate: Gate
     stop: StopRules
     settings: DecodingConfig
@@ -42,7 +42,7 @@ class Loop:
     _drafted: int = field(default=0, init=False)  # tokens so far, rejected ones included
     _cloud_called: bool = field(default=False, init=False)  # the cloud has read the clip: further calls cost little
     _cloud_failed: str | None = field(default=None, init=False)  # why the edge writes the rest
-    _edge_failed: str | None = field(default=None, init=False)  # why the cloud does
+    _edge_failed: str | None = field(default=None, init=False)  # why the cloud writes the rest
 
     def __post_init__(self) -> None:
         self._length = BlockLength(self.settings, self.calls.costs)
@@ -59,7 +59,7 @@ class Loop:
                 draft = self._draft()
                 verdict = None
                 if (cloud := self._cloud) is not None and (draft.reason or not draft.ids):
-                    if cloud.is_remote or self.calls.beside(self.drafter):
+                    if cloud.is_remote or self.calls.in_thread:
                         yield from clock.paused(Sent(index, draft.ids))
                     verdict = self._verify(cloud, draft)
                     if verdict is None and not draft.ids:
@@ -78,7 +78,7 @@ class Loop:
                 if model is not None and model.is_remote:
                     model.close()
             self.calls.close()
-        # After the end of what was under way: a cloud that still read the clip has worked as well.
+        # only after `close`: a cloud that was still reading the clip has worked as well
         wrote_alone = self._edge_failed and f"{self._edge_failed}; from there on the cloud wrote alone"
         yield Finished(
             self.text,
@@ -90,7 +90,7 @@ class Loop:
             degraded=self._cloud_failed or wrote_alone,
             guessed=work.guessed,
             guesses_kept=work.guesses_kept,
-            thrown_away=thrown_away if self.calls.hides(self.drafter) else None,
+            thrown_away=thrown_away if self.calls.hides else None,
         )
 
     def _draft(self) -> Draft:
@@ -103,9 +103,10 @@ class Loop:
         waking = whole and not self._cloud_called and settings.mode == "hybrid"
         draft = self._propose(size, self.gate.open(start, waking=waking, whole=whole), enough)
         if self._end.loops((*self.text, *draft.ids), start):
-            self._end.leave(self._may_break_out)
+            if self._may_break_out:
+                self._end.leave()
             if self._may_break_out and (self._end.loop_was_verified or not available):
-                # A way out of a loop that the cloud has confirmed is not verified again: it would loop on.
+                # the cloud has confirmed this loop: it would reject a way out, and loop on
                 size = min(size, SOLO_BLOCK) if whole else size
                 way_out = self._propose(size, self.gate.open(start), top_k=settings.loop_top_k)
                 return replace(way_out, reason=None, ms=draft.ms + way_out.ms)
@@ -116,7 +117,7 @@ class Loop:
         return draft
 
     def _contradiction(self, draft: Draft) -> Reason | None:
-        """`sound`, if the draft makes a claim that the sound contradicts."""
+        """The reason `sound` if the draft makes a claim that the sound contradicts."""
         wrong = self.sound is not None and self.sound.contradicts(self.text, draft.ids)
         return "sound" if wrong else None
 
@@ -135,9 +136,9 @@ class Loop:
         self._drafted += len(draft.ids)
         done = self.drafter.work - before
         if done.encoder_passes:
-            self.calls.costs.took("reading", done.reading_ms)
+            self.calls.costs.record("reading", done.reading_ms)
         if top_k is None and (steps := len(draft.ids) - done.encoder_passes) > 0:  # the prefill gives the first one
-            self.calls.costs.took("token", done.step_ms / steps)
+            self.calls.costs.record("token", done.step_ms / steps)
         return draft
 
     def _block_size(self, *, whole: bool) -> tuple[int, Enough | None]:
@@ -148,11 +149,11 @@ class Loop:
         else:
             size = self._length.most()
             enough = self._length.enough if self._length.adapts else None
-        size = max(size, self._cloud is None)  # no cloud is left that could write
+        size = max(size, self._cloud is None)  # without a cloud that could write, the edge drafts
         return min(size, self.settings.max_new_tokens - len(self.text)), enough
 
     def _verify(self, cloud: LocalVerifier | RemoteVerifier, draft: Draft) -> Verdict | None:
-        """The cloud's verdict on a block; None if it fails, and the edge goes on alone. Raises as `_give_up` does."""
+        """The cloud's verdict on a block; None if the cloud fails and the edge goes on alone. Raises as `_give_up`."""
         run_on = self.settings.run_on
         if not draft.ids:
             alone = self.drafter is None or self._edge_failed is not None
@@ -167,7 +168,7 @@ class Loop:
         if not verdict.prefilled:
             forwards = max(cloud.work.forwards - forwards, 1)
             calls = 1 + len(verdict.stood or ())
-            self.calls.costs.took("verification", verdict.ms / forwards + (verdict.network_ms or 0.0) / calls)
+            self.calls.costs.record("verification", verdict.ms / forwards + (verdict.network_ms or 0.0) / calls)
             if not draft.ids:
                 self.calls.costs.alone.add(1 + len(verdict.run_on), forwards)
         self._cloud_called = True
@@ -175,7 +176,7 @@ class Loop:
 
     def _verdict(self, cloud: LocalVerifier | RemoteVerifier, draft: Draft, run_on: int) -> Verdict:
         """The cloud's verdict. If a rejected token stands, the rest of the draft is verified again, after it."""
-        verify = partial(self.calls.verify, cloud, self.drafter, gate=self.gate, loop_rule=self._end.loop_rule)
+        verify = partial(self.calls.verify, cloud, loop_rule=self._end.loop_rule)
         verdict = verify(text=self.text, draft=draft, run_on=run_on)
         while (at := verdict.accepted) < len(draft.ids) and self.sound is not None and self.sound.arbitrates:
             if not self.sound.stands(self.text, draft.ids, at, verdict.token):
@@ -195,7 +196,7 @@ class Loop:
             self._give_up(error)
 
     def _give_up(self, error: CloudError) -> None:
-        """Goes on without the cloud for the rest of the clip; raises `error` where that cannot or must not be."""
+        """Goes on without the cloud for the rest of the clip; raises `error` if the edge cannot or must not."""
         if self.drafter is None or not self.settings.degrades or self._edge_failed is not None:
             raise error
         self._cloud_failed = error.message
@@ -211,13 +212,13 @@ class Loop:
         end, finish = self._end.of(text, start, verified=verdict is not None, may_leave=self._may_break_out)
         self.text = text[:end]
         thrown_away = 0 if self.drafter is None else self.drafter.keep(None if finish else self.text)
-        hidden_ms = draft.hidden_ms if self.calls.hides(self.drafter) else None
+        hidden_ms = draft.hidden_ms if self.calls.hides else None
         added = tuple(tokens[: end - start])
         return Block(index, replace(draft, logits=None), verdict, added, hidden_ms, thrown_away), finish
 
     @property
     def _cloud(self) -> LocalVerifier | RemoteVerifier | None:
-        """The verifier, as long as it does not fail."""
+        """The verifier; None once it has failed."""
         return self.verifier if self._cloud_failed is None else None
 
     @property

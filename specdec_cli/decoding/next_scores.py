@@ -1,9 +1,9 @@
 """One model's next-token scores after any prefix of a clip's text. Guesses are scored in the same forward.
 
-If a row of scores is missing, one forward scores it together with guessed tokens behind it: the rest of the last draft,
+If a row of scores is missing, one forward scores it together with guessed tokens after it: the rest of the last draft,
 if only the token before it was corrected (a kept tail, as in SpecASR), otherwise guesses from earlier captions. A row
-depends on the text alone. So a guess that comes true saves a forward, and one that does not costs a few rows. The text
-is the same either way.
+depends on the text alone. So a guess that stands saves a forward, and one that does not costs a few rows. The text is
+the same either way.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from specdec_cli.decoding.scores import LogitsPipeline, shared_length
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session
 
-_STANDS: Final = 0.9  # chance that a token of a kept tail stands, if those before it do
+_STANDS: Final = 0.9  # chance that a token of a kept tail stands, if all before it do
 
 
 class NextScores:
-    """Processed scores of one model for what follows each prefix of a clip's text, kept between calls."""
+    """One model's processed scores after each prefix of a clip's text, kept between calls."""
 
     def __init__(
         self, session: Session, settings: ScoringConfig, stop_ids: Collection[int], guesses: Guesses | None = None
@@ -38,18 +38,19 @@ class NextScores:
         self.tail = list[int]()  # the text of the last block, and the block
         self.stop_ids, self._guess = frozenset(stop_ids), NO_GUESS
         self._guesses = guesses if guesses is not None and guesses.most else None
-        self._text: list[int] = []  # what was scored, guesses included
+        self._text: list[int] = []  # the text that was scored, guesses included
         self._logits = torch.empty(0)  # [n, vocab]: row i is after `_text[: len(_text) - n + 1 + i]`
         self._choices = list[int]()  # the most likely token of each row, once it was fetched
-        self._sure = 0  # tokens of `_text` that are no guesses, or have stood
+        self._sure = 0  # tokens of `_text` that are no guesses, or guesses that stood
         self._stepped = False  # whether the last forward was no prefill
-        self._untimed: tuple[int, float] | None = None  # tokens guessed in it, and the steps' time before it, ms
+        # of a last forward whose time is not recorded yet: tokens guessed in it, and ms of all steps before it
+        self._untimed: tuple[int, float] | None = None
         self._name = session.model.name
 
     def after(self, text: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
-        """[positions, vocab] after the last prefixes of `text`, scored where they are missing; the last follows all.
+        """Processed scores [positions, vocab] after the last prefixes of `text`; the last row follows the whole text.
 
-        `guesses`: whether tokens that follow `text` may be needed.
+        Missing rows are scored. `guesses`: whether to score guesses after `text` with them.
         """
         first = len(text) - positions + 1
         known = self._known(text, first)
@@ -70,24 +71,24 @@ class NextScores:
         self._choices = []
 
     def learn(self, text: Sequence[int], own: Iterable[bool]) -> None:
-        """Learns the finished caption; `own` says of each token whether this model chose it."""
+        """Counts the finished caption for guesses; `own` says for each token whether this model chose it."""
         if self._guesses is not None:
             self._guesses.table.learn(self._guesses.key, text, own)
 
     def choice(self, text: Sequence[int]) -> int:
-        """The most likely token after `text`, which was scored. One fetch gives the tokens of all rows of a forward."""
+        """The most likely token after `text`, which was scored. One fetch takes the tokens of all kept rows."""
         if not self._choices:
             with self.waiting():
                 self._choices = choices(self._logits, self._name)
         return self._choices[len(text) - self._start]
 
     def drawn(self, scores: torch.Tensor, chosen: torch.Tensor) -> int:
-        """The token, int64 [1] on the device, that was drawn by scores [1, vocab]."""
+        """The id of a token, int64 [1] on the device, that was drawn by scores [1, vocab]."""
         with self.waiting():
             return choices(scores, self._name, chosen)[0]
 
     def readings(self, scores: torch.Tensor, passes: torch.Tensor | None, listed: int) -> list[ScoreReading]:
-        """The figures of rows that a verdict needs; see `pick.readings`."""
+        """The figures that a verdict needs of rows of scores; see `pick.readings`."""
         with self.waiting():
             return readings(scores, self._name, passes, listed)
 
@@ -97,9 +98,9 @@ class NextScores:
         return self._guesses is not None and self._guesses.table.learnt
 
     def step(self, text: list[int], token: torch.Tensor) -> torch.Tensor:
-        """[1, vocab] after `text`, whose last token, int64 [1] on the device, the host has not read (`UNREAD`).
+        """Processed scores [1, vocab] after `text`, whose last token the host has not read (`UNREAD`).
 
-        `name` must follow before any other call.
+        `token` is that last token, int64 [1] on the device. `name` must follow before any call but `step`.
         """
         self._settle_guess()
         started = time.perf_counter()
@@ -110,18 +111,21 @@ class NextScores:
         return self._logits
 
     def name(self, ids: Sequence[int]) -> None:
-        """Names the last tokens that `step` has taken."""
+        """Gives the ids of the last tokens that `step` has fed."""
         self._text[-len(ids) :] = ids
         self.session.name(ids)
         self.pipeline.name(ids)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Within it the host fetches figures. On a GPU it waits for the forwards before: that is the model's time."""
+        """Within the block the host fetches figures. On a GPU it waits for forwards: that time counts as the model's.
+
+        If the scores prove not to be finite, the session is closed.
+        """
         started = time.perf_counter()
         try:
             yield
-        except DecodingError:  # not finite: neither the rows nor what the cache holds serve any more
+        except DecodingError:  # not finite: neither the rows nor the cache can be used any more
             self.session.close()
             self._keep([], torch.empty(0), 0)
             self._guess = NO_GUESS
@@ -136,16 +140,16 @@ class NextScores:
 
     @property
     def clock_ms(self) -> float:
-        """A clock of the work on this clip: of the session's calls, it counts the steps' own time alone."""
+        """A clock of the work on this clip. Of calls of the session, it counts only the time of steps, not prefills."""
         return (time.perf_counter() - self._blocked_s) * 1e3 + self.session.work.step_ms
 
     @property
     def _start(self) -> int:
-        """Tokens that the first row follows."""
+        """How many tokens stand before the first row."""
         return len(self._text) + 1 - len(self._logits)
 
     def _known(self, text: Sequence[int], first: int) -> int:
-        """How many of the rows after `first` and more tokens of `text` are known."""
+        """How many rows are kept of those after `text[:first]`, `text[: first + 1]` and so on."""
         if not self._start <= first <= len(self._text):
             return 0
         return max(shared_length(self._text, text) - first + 1, 0)
@@ -169,7 +173,7 @@ class NextScores:
         """Records the time of the last forward of one token and its guesses; on a GPU it ends with a fetch."""
         if self._guesses is not None and self._untimed is not None:
             guessed, before_ms = self._untimed
-            self._guesses.costs.took(guessed, self.session.work.step_ms - before_ms)
+            self._guesses.costs.record(guessed, self.session.work.step_ms - before_ms)
         self._untimed = None
 
     def _settle_guess(self) -> None:
@@ -196,7 +200,7 @@ class NextScores:
             guess = guesses.after(text)
         if not guess.ids:
             return NO_GUESS
-        stops = (index for index, id_ in enumerate(guess.ids) if id_ in self.stop_ids)  # nothing follows one
+        stops = (index for index, id_ in enumerate(guess.ids) if id_ in self.stop_ids)  # nothing follows a stop id
         reading = not self.session.is_read  # beside the rows of a prompt, those of guesses cost next to nothing
         pay = len(guess.ids) if reading else guesses.costs.worth(guess.chances)
         worth = min(pay, next(stops, most))

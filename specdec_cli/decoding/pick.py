@@ -1,12 +1,13 @@
 """Figures of rows of processed scores, computed on their device and fetched with one copy.
 
-A fetch waits for the device, so one fetch takes everything that the host will read of a forward. All figures travel as
+A fetch waits for the device, so one fetch takes everything that the host will read of a forward. Figures are fetched as
 float32, which holds token ids below 2^24 exactly.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from specdec_cli.errors import ScoresError
@@ -15,9 +16,9 @@ from specdec_cli.types import LEAST_PROBABILITY, Candidates
 if TYPE_CHECKING:
     import torch
 
-_SEARCHED: Final = 8192  # vocabulary up to which the best are searched for directly
-_WIDTH: Final = 128  # scores of a strip: of a larger vocabulary only the strips with the best maxima are searched
-_SAMPLED: Final = 4096  # scores of a row at least that its spread is taken of
+_SEARCHED: Final = 8192  # vocabulary up to which the best scores are searched for directly
+_WIDTH: Final = 128  # scores of a strip: in a larger vocabulary only the strips with the best maxima are searched
+_SAMPLED: Final = 4096  # least scores of a row from which its spread is computed
 
 
 class ScoreReading(NamedTuple):
@@ -25,18 +26,18 @@ class ScoreReading(NamedTuple):
 
     id: int  # of the most likely token, the first of equal ones
     best: float  # its score
-    gap: float  # its score minus the second's; infinite where no other token is possible
+    gap: float  # its score minus the second best; infinite if no other token is possible
     spread: float  # standard deviation of the possible tokens' scores
-    passes: bool = True  # whether the drafted token at this place passes the rule, as far as that reads scores
+    passes: bool = True  # whether the drafted token at this place passes the rule, if the rule reads scores
     candidates: Candidates = ()  # the most likely tokens
 
     def ties(self, tolerance: float) -> bool:
-        """Whether the two best lie within `tolerance` standard deviations of the row (at least 1)."""
+        """Whether the two best scores are a near tie: within `tolerance` times the spread (at least 1)."""
         return self.gap <= tolerance * max(self.spread, 1.0)
 
 
 def not_finite(name: str) -> ScoresError:
-    """The error about scores that are NaN or infinite: NaN would choose tokens in silence."""
+    """The error for scores of the model `name` that are NaN or infinite, and would choose tokens in silence."""
     return ScoresError(
         f"the logits of {name} are not finite",
         hint="If decoding.no_repeat_ngram is set, it may have banned all tokens. Otherwise: float16 overflows in many "
@@ -53,9 +54,10 @@ def most_likely(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def ranked(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The most likely token of each row [m, vocab], as `most_likely` finds it: int64 [m].
+    """The most likely token of each row [m, vocab], as `most_likely` finds it, and the `count` best scores.
 
-    Also the `count` best scores, best first, and their tokens, of which equal ones come in any order: [m, count] each.
+    Returns the tokens int64 [m], the scores [m, count], best first, and their tokens int64 [m, count]. Of equal scores
+    any may come first.
     """
     import torch
 
@@ -71,9 +73,9 @@ def ranked(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor
 
 
 def choices(scores: torch.Tensor, name: str, drawn: torch.Tensor | None = None) -> list[int]:
-    """The most likely token of each row [m, vocab] of a model's scores, or those `drawn` by them, int64 [m].
+    """The ids of the most likely token of each row [m, vocab], or of the tokens `drawn`, int64 [m].
 
-    Raises ScoresError where the scores of a row are not finite.
+    Raises ScoresError, which names the model `name`, if the scores of a row are not finite.
     """
     import torch
 
@@ -88,13 +90,14 @@ def choices(scores: torch.Tensor, name: str, drawn: torch.Tensor | None = None) 
 def readings(
     scores: torch.Tensor, name: str, passes: torch.Tensor | None = None, listed: int = 0
 ) -> list[ScoreReading]:
-    """The figures that a verdict needs of the rows [m, vocab] of a model's scores, in one fetch.
+    """The figures that a verdict needs of rows [m, vocab] of scores, in one fetch.
 
     Args:
-        passes: bool [n], n <= m, whether the drafted tokens at the first n rows pass; None: all.
-        listed: most likely tokens to name of each row.
+        name: of the model, for errors.
+        passes: bool [n], n <= m, whether the drafted tokens at the first n rows pass; None: all pass.
+        listed: how many most likely tokens to name in each row.
 
-    Raises ScoresError where the scores of a row are not finite.
+    Raises ScoresError if the scores of a row are not finite.
     """
     import torch
 
@@ -116,8 +119,8 @@ def readings(
     return found
 
 
-def named(ids: list[float], probabilities: list[float]) -> Candidates:
-    """The most likely tokens of a row, as records hold them: the best, and others that may count."""
+def named(ids: Sequence[float], probabilities: Sequence[float]) -> Candidates:
+    """The most likely tokens of a row, as records hold them: the best, and others of at least `LEAST_PROBABILITY`."""
     pairs = enumerate(zip(ids, probabilities, strict=True))
     return tuple((int(id_), round(p, 5)) for place, (id_, p) in pairs if place == 0 or p >= LEAST_PROBABILITY)
 

@@ -20,23 +20,19 @@ from transformers import (
 )
 
 from specdec_cli.config.decoding_schema import ScoringConfig
-from specdec_cli.decoding.pick import readings
 from specdec_cli.models.processor import effective
 from specdec_cli.models.session import Session
-from specdec_cli.types import Candidates
 
 NO_TOKEN: Final = 2**62  # equals no token id, so that it completes no n-gram
-
-
-_COLDEST: Final = 1e-30
-"""Temperature below which scores in float32 would be infinite; the most likely token has all of the probability."""
+_COLDEST: Final = 1e-30  # a temperature: below, float32 scores would be infinite; here the best token has probability 1
 
 
 class LogitsPipeline:
     """Turns a model's raw logits into scores. The prompt counts as history, as in `generate()`.
 
-    The library's processors take rows of one length, but each position of a block has a history one token longer than
-    the last. Padded in front with tokens that change nothing, all rows go through in one call. Nothing is fetched.
+    The library's processors take rows of one length, but the history of each position of a block is one token longer
+    than the one before. Padded in front with tokens that change nothing, all rows go through in one call. Nothing is
+    fetched from the device.
     """
 
     def __init__(self, settings: ScoringConfig, session: Session) -> None:
@@ -46,12 +42,12 @@ class LogitsPipeline:
             self._penalty = RepetitionPenaltyLogitsProcessor(float(settings.repetition_penalty))
         self._ngram, self._min_new_tokens = settings.no_repeat_ngram or 0, settings.min_new_tokens or 0
         self._history = History(session) if self._penalty is not None or self._ngram else None
-        # a token that every row's history holds, and that can be scored
+        # a token in every row's history that has a score
         self._filling = next((id_ for id_ in session.prompt.ids if id_ < session.vocab_size), 0)
         self._end_ids = torch.empty(0)
         if self._min_new_tokens:
             self._end_ids = torch.tensor(sorted(session.model.processor.eos_ids), device=session.model.device)
-        self._prompt = torch.empty(1, 0)  # warpers take one, and do not read it
+        self._prompt = torch.empty(1, 0)  # warpers take a prompt and do not read it
         self._warpers = LogitsProcessorList()
         if settings.sampling:
             if settings.temperature != 1.0:
@@ -64,14 +60,14 @@ class LogitsPipeline:
     def __call__(self, text: Sequence[int], logits: torch.Tensor, last: torch.Tensor | None = None) -> torch.Tensor:
         """Scores [m, vocab] for the m positions that end a text; softmax gives the distribution to draw from.
 
-        Row i of the logits [m, vocab] follows text[: len(text) - m + 1 + i], so the last row follows all of it. `last`
-        is the text's last token, int64 [1] on the device, where the host has not read it (`UNREAD`).
+        Row i of the logits [m, vocab] follows text[: len(text) - m + 1 + i], so the last row follows the whole text.
+        `last` is the text's last token, int64 [1] on the device, if the host has not read it (`UNREAD`).
         """
         scores = logits
         if self._history is not None:
             self._history.follow(text, last)
             rows = self._history.rows(len(scores))
-            if self._penalty is not None:  # a token of the history counts no more for standing there twice
+            if self._penalty is not None:  # a token that stands in the history twice is penalised once
                 scores = self._penalty(rows.where(rows < scores.shape[1], self._filling), scores)
             if self._ngram:
                 scores = _without_repeats(scores, rows, self._ngram)
@@ -81,13 +77,13 @@ class LogitsPipeline:
         return self._warpers(self._prompt, scores) if self._warpers else scores
 
     def name(self, ids: Sequence[int]) -> None:
-        """Names the last tokens, which the host had not read."""
+        """Gives the ids of the last tokens, which the host had not read."""
         if self._history is not None:
             self._history.name(ids)
 
 
 class History:
-    """Prompt and text of a clip on its model's device, where they grow in place."""
+    """Prompt and text of a clip on its model's device, in one tensor that is filled in place."""
 
     def __init__(self, session: Session) -> None:
         self._session, self._text = session, list[int]()
@@ -96,13 +92,13 @@ class History:
     @cached_property
     def _ids(self) -> torch.Tensor:
         prompt, room = self._session.prompt.ids, self._session.capacity
-        with torch.inference_mode(False):  # or it could not grow outside of it
+        with torch.inference_mode(False):  # a tensor made within it could not be changed outside
             ids = torch.full((self._front + len(prompt) + room,), NO_TOKEN)
             ids[self._front : self._front + len(prompt)] = torch.tensor(prompt)
             return ids.to(self._session.model.device)
 
-    def follow(self, text: Sequence[int], last: torch.Tensor | None = None) -> None:
-        """Makes `text` the text; `last`: see `LogitsPipeline`."""
+    def follow(self, text: Sequence[int], last: torch.Tensor | None) -> None:
+        """Replaces the text by `text`; `last`: see `LogitsPipeline`."""
         same, start = shared_length(self._text, text), self._front + len(self._session.prompt.ids)
         new = list(text[same:])
         read = len(new) - (last is not None)
@@ -113,17 +109,19 @@ class History:
         self._text[same:] = new
 
     def name(self, ids: Sequence[int]) -> None:
-        """Names the last tokens, which the host had not read."""
+        """Gives the ids of the last tokens, which the host had not read."""
         self._text[-len(ids) :] = ids
 
     def rows(self, count: int) -> torch.Tensor:
-        """Histories [count, n]: the last row is all of it, each above has one token less, and `NO_TOKEN` in front."""
+        """Histories int64 [count, n]: the last row is the whole one, each above has one token less and begins with
+        `NO_TOKEN`.
+        """
         length = len(self._session.prompt.ids) + len(self._text)
         return self._ids[self._front - count + 1 : self._front + length].unfold(0, length, 1)
 
 
 def _without_repeats(scores: torch.Tensor, histories: torch.Tensor, n: int) -> torch.Tensor:
-    """Rules out what would repeat an n-gram of a row's history [m, length], as `NoRepeatNGramLogitsProcessor` does."""
+    """Bans tokens that would repeat an n-gram of a row's history [m, length]; see `NoRepeatNGramLogitsProcessor`."""
     length = histories.shape[1]
     if length < n:
         return scores
@@ -149,11 +147,6 @@ def placed(ids: Sequence[int], device: torch.device) -> torch.Tensor:
     return torch.tensor(ids).pin_memory().to(device, non_blocking=True)
 
 
-def likeliest(scores: torch.Tensor, count: int) -> tuple[Candidates, ...]:
-    """The `count` most likely tokens of each row of scores [m, vocab]: the best, and others that may count."""
-    return tuple(row.candidates for row in readings(scores, "the model", listed=count)) if count else ()
-
-
 def generator_for(seed: int, place: bytes) -> torch.Generator:
     """A random generator that depends on a seed and a place alone, on every machine."""
     digest = hashlib.blake2b(place, digest_size=8, key=seed.to_bytes(8, "big")).digest()
@@ -161,10 +154,10 @@ def generator_for(seed: int, place: bytes) -> torch.Generator:
 
 
 def draw(probabilities: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """One token of each distribution [m, vocab], on its device: int64 [m]. `torch.multinomial` would draw the same.
+    """Draws one token from each distribution [m, vocab]: int64 [m] on its device, as `torch.multinomial` does.
 
-    A race: the token with the largest p / e wins, e being exponentially distributed. Those numbers are made on the CPU
-    whatever the device, so that a seed gives one text everywhere, and the distributions stay where they are.
+    The token with the largest p / e is drawn, where each e is exponentially distributed. The numbers e are made on the
+    CPU whatever the device, so that a seed gives one text everywhere. The distributions stay on their device.
     """
     noise = torch.empty(probabilities.shape).exponential_(1, generator=generator)
     return (probabilities.float() / noise.to(probabilities.device, non_blocking=True)).argmax(dim=-1)

@@ -1,10 +1,10 @@
 """Where a text ends: stop rules, and repetition loops.
 
-Both look at committed text only, at every prefix of it, and name the shortest one that ends it, so that the text does
-not depend on how it was cut into blocks.
+Both read every prefix of the committed text, and find the shortest one that ends it, so that the text does not depend
+on how it was cut into blocks.
 
-If a text stops describing, it ends with the token that shows this (`closing`), not where the description ended, which
-may be rounds ago. Tokens, rounds and totals stay as generated, and the caption leaves the rest out, as it does a stop
+A text that stops describing ends with the token that shows this (`closing`), not at the end of the description, which
+may be rounds ago. Tokens, rounds and totals stay as generated; the caption leaves the rest out, as it does a stop
 string. `reading.captions` finds the same place in every continuation of that text.
 """
 
@@ -39,17 +39,17 @@ def count_sentences(text: str) -> int:
 
 @dataclass(frozen=True, eq=False)
 class StopRules:
-    """The stop rules of a clip. With a language, the text should be in it, and ends where it stops describing."""
+    """The stop rules of a clip. With a `language`, the text should be in it, and ends where it stops describing."""
 
     settings: DecodingConfig
     stop_ids: Collection[int]
     decode: Callable[[Sequence[int]], str]  # token ids to text, special tokens left out
     language: Language | None = None
-    kept_ids: Collection[int] = ()  # the drafting model's, which end a kept draft if another model verifies
+    kept_ids: Collection[int] = ()  # ids of the drafting model that end a kept draft; none: `stop_ids` do
 
     @property
     def loop(self) -> LoopRule:
-        """What counts as a repetition loop, before any was found."""
+        """What counts as a repetition loop, as long as none was found."""
         return LoopRule(self.settings.loop_period, self.settings.loop_repeats)
 
     @cached_property
@@ -60,7 +60,7 @@ class StopRules:
     def first_stop(self, text: Sequence[int], start: int, *, kept: bool = False) -> tuple[int, FinishReason] | None:
         """Length of the shortest prefix of `text`, longer than `start`, that ends it, and why; None to go on.
 
-        `kept`: what follows `start` is a draft that nobody verifies.
+        `kept`: the tokens after `start` are a draft that is not verified.
         """
         most, stop_ids = self.settings.max_new_tokens, (kept and self.kept_ids) or self.stop_ids
         for length in range(start + 1, len(text) + 1):
@@ -81,7 +81,7 @@ class StopRules:
         return "closing" if self.language is not None and description_end(written) is not None else None
 
     def fault(self, text: Sequence[int], block: Sequence[int]) -> Reason | None:
-        """The fault that `block` adds to a `text` without one: `refusal` or `language`; None if it adds none."""
+        """The fault that `block` adds to `text`: `refusal` or `language`; None if it adds none, or `text` has one."""
         if self.language is None or fault_of(self.decode(text), self.language) is not None:
             return None
         return fault_of(self.decode([*text, *block]), self.language)
@@ -95,7 +95,7 @@ class LoopRule:
     repeats: int  # times that it must stand in a row; a unit of one token at least four times
 
     def after(self, loops: int) -> LoopRule:
-        """The rule once so many loops were found and left: they may be parts of a longer unit that repeats."""
+        """The rule after `loops` loops that were left: those may be parts of a longer unit that repeats."""
         return LoopRule(self.period * max(self.repeats * loops, 1), self.repeats)
 
     def end(self, ids: Sequence[int], start: int) -> int | None:
@@ -107,7 +107,7 @@ class LoopRule:
     def _loops(self, ids: Sequence[int], end: int) -> bool:
         """Whether the first `end` of `ids` end in a loop."""
         if end < 1 or ids[end - 1] not in ids[max(end - 1 - self.period, 0) : end - 1]:
-            return False  # as nearly always
+            return False  # nearly always: the last token is not among those of a period before it
         for unit in range(1, self.period + 1):
             start = end - unit * (max(self.repeats, _MIN_SINGLES) if unit == 1 else self.repeats)
             if start >= 0 and ids[start + unit : end] == ids[start : end - unit]:
@@ -116,12 +116,12 @@ class LoopRule:
 
 
 class TextEnd:
-    """Where the text of one clip ends: by its stop rules, or by a repetition loop that no model leaves."""
+    """The end of one clip's text: by its stop rules, or by a repetition loop that no model leaves."""
 
     def __init__(self, rules: StopRules) -> None:
         self._rules = rules
-        self._loops = 0  # found, and left or to be left
-        self.loop_was_verified = False  # the cloud has confirmed the loop that ends the text
+        self._loops = 0  # loops that were left, or that the edge is about to leave
+        self.loop_was_verified = False  # whether the cloud has confirmed the loop at the end of the text
 
     @property
     def loop_rule(self) -> LoopRule:
@@ -129,24 +129,24 @@ class TextEnd:
         return self._rules.loop.after(self._loops)
 
     def loops(self, text: Sequence[int], start: int) -> bool:
-        """Whether `text` loops behind its first `start` tokens."""
+        """Whether a prefix of `text`, longer than `start`, ends in a loop."""
         return self.loop_rule.end(text, start) is not None
 
     def reached(self, text: Sequence[int], state: GateState) -> bool:
-        """Whether `text`, with the drafted block so far, ends with the token that the gate read last."""
+        """Whether the text ends with the last token of the drafted block so far, whose evidence `state` holds."""
         drafted = (*text, *(token.id for token in state.evidence))
         return self._rules.first_stop(drafted, len(drafted) - 1, kept=True) is not None
 
-    def leave(self, may_leave: bool) -> None:
+    def leave(self) -> None:
         """Counts a loop that the edge may leave."""
-        self._loops += may_leave
+        self._loops += 1
 
     def of(
         self, text: Sequence[int], start: int, *, verified: bool, may_leave: bool
     ) -> tuple[int, FinishReason | None]:
-        """How many tokens of `text` stand, at least one after `start`, and why it ends there, if it does.
+        """How many tokens of `text` are committed, at least one after `start`, and why the text ends there, if it does.
 
-        A loop that the cloud has `verified` does not end the text at once where the edge `may_leave` it.
+        A loop that the cloud has `verified` does not end the text at once if the edge `may_leave` it.
         """
         end, finish = self._rules.first_stop(text, start, kept=not verified) or (len(text), None)
         looped = self.loop_rule.end(text[:end], start)

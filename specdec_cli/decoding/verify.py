@@ -20,10 +20,10 @@ from specdec_cli.types import ModelWork
 
 @dataclass(eq=False)
 class LocalVerifier:
-    """Verifies the blocks of one clip with a model of this process, and generates nothing past `most` tokens of text.
+    """Verifies the blocks of one clip with a model of this process; `RemoteVerifier` does the same with a remote one.
 
-    A verdict names the `top_n` most likely tokens of each position that it decides. `RemoteVerifier` does the same with
-    a remote model, and raises CloudError if that does not answer, or answers nonsense. Calls block.
+    A verdict names the `top_n` most likely tokens of each position that it decides. Nothing is generated past `most`
+    tokens of text; None: no limit.
     """
 
     scores: NextScores
@@ -45,8 +45,8 @@ class LocalVerifier:
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
         """The verdict on `draft` after `text`: one forward scores m + 1 positions, then the rule decides.
 
-        After the verdict's own token the cloud generates at most `run_on` more, in `Verdict.run_on`. Without drafted
-        tokens it only generates. Two calls with the same arguments return the same.
+        After its own token the cloud generates at most `run_on` more, in `Verdict.run_on`. Without drafted tokens it
+        only generates. Two calls with the same arguments return the same verdict but for times.
         """
         started_ms, passes = self.scores.clock_ms, self.session.work.encoder_passes
         proposed, settings = [*text, *draft.ids], self.scores.pipeline.settings
@@ -76,7 +76,7 @@ class LocalVerifier:
         return Verdict(accepted, token, tuple(written[verified:]), ties, ms, prefilled, likeliest=likeliest)
 
     def _own(self, scores: torch.Tensor, row: ScoreReading, draws: torch.Generator) -> int:
-        """The cloud's own token by its processed scores [vocab]: the most likely one, or a drawn one."""
+        """The cloud's own token by its processed scores [vocab]: the most likely one, or one that is drawn."""
         if not self.scores.pipeline.settings.sampling:
             return row.id
         return int(draw(scores.softmax(dim=-1)[None], draws))
@@ -84,7 +84,7 @@ class LocalVerifier:
     def prefill(self) -> None:
         """Reads the clip and the prompt ahead of need. Scores that are not finite fail here."""
         if not self.session.is_read:
-            logits = self.session.logits(())  # outside: its time is counted by the session
+            logits = self.session.logits(())  # not within `waiting`: the session counts its own time
             with self.scores.waiting():
                 choices(logits, self.session.model.name)
 

@@ -1,4 +1,4 @@
-"""The work of the models of one clip, their guesses, and the clip's time."""
+"""What the models of one clip have done, how many tokens they guessed, and the clip's time."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ class ClipWork:
     """The work of both models of a loop so far."""
 
     def __init__(self, loop: Loop) -> None:
-        self._loop, self._told = loop, set[Decider]()
+        self._loop, self._reported = loop, set[Decider]()
 
     @property
     def edge(self) -> ModelWork | None:
-        """The edge's; None in cloud mode."""
+        """The edge's work; None in cloud mode."""
         drafter = self._loop.drafter
         return None if drafter is None or self._loop.settings.mode == "cloud" else drafter.work
 
     @property
     def cloud(self) -> ModelWork | None:
-        """The cloud's, which drafts in cloud mode if it is a model of this process; None in edge mode."""
+        """The cloud's work; None in edge mode. In cloud mode a loaded cloud is the drafter."""
         alone = self._loop.drafter if self._loop.settings.mode == "cloud" else None
         cloud = self._loop.verifier or alone
         return None if cloud is None else cloud.work
 
     def new_prefills(self) -> Iterator[Prefill]:
-        """Each model's prefill, once it is done; a vLLM server reports none."""
+        """Yields each model's prefill, once, when it is done. A vLLM server reports none."""
         roles: tuple[tuple[Decider, ModelWork | None], ...] = (("edge", self.edge), ("cloud", self.cloud))
         for role, work in roles:
-            if work is not None and work.prefill_ms > 0 and role not in self._told:
-                self._told.add(role)
+            if work is not None and work.prefill_ms > 0 and role not in self._reported:
+                self._reported.add(role)
                 yield Prefill(role, work.prompt_tokens, work.encoder_ms, work.prefill_ms)
 
     def learn(self, tokens: Sequence[Token]) -> None:
-        """Lets later captions be guessed from the finished text."""
+        """Counts the finished text for the guesses of later captions."""
         for scores, own in self._guessing:
             scores.learn([token.id for token in tokens], [token.source in own for token in tokens])
 
     @property
     def guessed(self) -> int | None:
-        """Tokens that loaded models guessed; None: guessing is off."""
+        """Tokens that loaded models guessed; None if none of them guesses."""
         counts = [scores.guessed for scores, _ in self._guessing]
         return sum(counts) if counts else None
 
@@ -61,7 +61,7 @@ class ClipWork:
 
     @property
     def _guessing(self) -> Iterator[tuple[NextScores, Collection[Source]]]:
-        """The scores of each loaded model that guesses, and the sources of the tokens that are its own."""
+        """Yields the scores of each loaded model that guesses, and the sources of tokens that it chose."""
         loop = self._loop
         roles: tuple[Decider, Decider] = ("cloud" if loop.settings.mode == "cloud" else "edge", "cloud")
         for model, role in zip((loop.drafter, loop.verifier), roles, strict=True):
@@ -76,7 +76,7 @@ class Clock:
         self._started = time.perf_counter()
 
     def paused(self, *events: Event) -> Iterator[Event]:
-        """Yields events while the clock stands still."""
+        """Yields events; the clock stands still while they are read."""
         began = time.perf_counter()
         yield from events
         self._started += time.perf_counter() - began

@@ -95,7 +95,8 @@ def audio_folder(recordings: Iterable[CaptionedRecording], folder: Path) -> tupl
     for recording in recordings:
         (piece, *more), path = recording.pieces, Path(recording.path)
         whole = piece.start_ms == 0 and piece.end_ms >= round(1000 * recording.duration_s)
-        if more or not whole or not path.is_relative_to(base) or readable(recording.path) != recording.path:
+        is_there = path.is_relative_to(base) and path.is_file()
+        if more or not whole or not is_there or readable(recording.path) != recording.path:
             left_out.append(recording.path)
             continue
         known = {name: one_line(cell) for name, cell in piece.details.items() if name.startswith(_OF_FOLDERS) and cell}

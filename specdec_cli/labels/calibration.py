@@ -1,40 +1,26 @@
 """Calibration: a temperature per model and attribute, so that of classes given 70%, 70% are right.
 
 A class of probability p gets p^(1/T), scaled so that all classes keep their sum (temperature scaling: Guo et al. 2017).
-T above 1 makes a model that is too sure less so. The likeliest class stays the likeliest. Temperatures are fitted to
-transcripts and references, and measured on speakers that they were not fitted to.
+T above 1 makes a model that is too sure less so. The likeliest class stays the likeliest. `specdec_cli.calibrate` fits
+temperatures.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from specdec_cli.config.fields import setting
 from specdec_cli.config.gate_file import FilePart
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels import Lexicon
-from specdec_cli.labels.references import References
 from specdec_cli.regular_files import read_json
-from specdec_cli.stats import Figures
-from specdec_cli.transcript.lines import stored_lines, transcript_at
-from specdec_cli.types import LEAST_PROBABILITY, Decider, Mode
+from specdec_cli.types import Decider
 
 SHIPPED: Final = Path(__file__).parent.parent / "mini" / "weights" / "calibration.json"
-BINS: Final = 10
-"""Bins of equal width that probabilities are sorted into for the expected calibration error."""
-FOLDS: Final = 10
-LEAST_CAPTIONS: Final = 50
-"""Decisions of one model about one attribute that a temperature is fitted to."""
-_LOG_T: Final = (-2.0, 2.0)
-
 Calibration = Mapping[Decider, Mapping[str, float]]
 """The temperatures that hold for the models of a run: model -> attribute -> T."""
 
@@ -63,60 +49,6 @@ class Labelling(NamedTuple):
     calibration: CalibrationFile | None = None
 
 
-class Bin(Figures):
-    """Classes in captions that have about the same probability; of those, or of all."""
-
-    captions: int
-    probability: float = Field(description="their mean probability, 0 to 1")
-    accuracy: float = Field(description="share of them that are right, 0 to 1")
-
-
-class Reliability(Bin):
-    """How well probabilities hold."""
-
-    ece: float = Field(description="expected calibration error, 0 to 1, over bins of equal width")
-    bins: list[Bin]
-
-
-class TemperatureFit(Figures):
-    """How well the probabilities of one attribute hold in captions of one mode."""
-
-    attribute: str
-    mode: Mode
-    raw: Reliability = Field(description="as the models give them")
-    calibrated: Reliability = Field(description="at temperatures that were fitted to other speakers, if to any")
-
-
-class CalibrationFound(Figures):
-    """What a calibration comes to."""
-
-    decisions: int
-    groups: int = Field(description="speakers, or clips where the references name no speakers")
-    by_speaker: bool
-    models: dict[Decider, OfModel] = Field(description="temperatures; 1: none lowers the error; too few captions: none")
-    fits: list[TemperatureFit]
-
-    def file(self, version: str) -> CalibrationFile:
-        """The file of the calibration; `version` is that of specdec."""
-        bins = {"raw": {"bins"}, "calibrated": {"bins"}}
-        figures = self.model_dump(exclude={"models": True, "fits": {"__all__": bins}})
-        return CalibrationFile(models=self.models, fitted_on={"specdec": version, **figures})
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What one model gave the classes of one attribute in one clip, and which is right."""
-
-    by: Decider
-    attribute: str
-    classes: Mapping[str, float]  # class -> probability, before any calibration
-    named: str  # the class in the caption
-    truth: str  # the class in the references
-    group: str  # the speaker, or the clip; groups are kept together when data is split
-    weights: str | None  # fingerprint of the model's files
-    mode: Mode  # that the caption was made in
-
-
 def read_calibration(path: Path) -> CalibrationFile:
     """The calibration file at `path`; ConfigError if it cannot be read, or is none of this version."""
     return read_json(path, CalibrationFile, "calibration file", "specdec calibrate --output FILE writes one.")
@@ -143,102 +75,3 @@ def sharpened(classes: Mapping[str, float], power: float) -> dict[str, float]:
     raised = {name: p**power if p > 0 else 0.0 for name, p in classes.items()}
     total, most = sum(classes.values()), sum(raised.values())
     return {name: total * p / most for name, p in raised.items()} if most > 0 else dict(classes)
-
-
-def read_decisions(paths: Sequence[Path], references: References) -> Iterator[Decision]:
-    """The decisions in files of transcripts whose right class is known.
-
-    Raises:
-        TranscriptError: a file holds something else, or cannot be read.
-    """
-    for path, line in ((each, line) for each in paths for line in stored_lines(each) if line.head.good):
-        run = transcript_at(path, line)
-        if (reference := references.of(run)) is None:
-            continue
-        for attribute, scores in (run.scores or {}).items():
-            named, truth = (run.labels or {}).get(attribute), reference.labels.get(attribute)
-            if named in scores.classes and truth in scores.classes:
-                model = run.models.edge if scores.by == "edge" else run.models.cloud
-                weights, group = None if model is None else model.weights, reference.speaker or reference.key
-                raw = sharpened(scores.classes, scores.temperature or 1.0)
-                yield Decision(scores.by, attribute, raw, named, truth, group, weights, run.mode)
-
-
-def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0) -> CalibrationFound:
-    """Fits a temperature to each model and attribute, and measures them on groups that they were not fitted to.
-
-    Raises:
-        ConfigError: there is too little to fit to, or a role was not one model's with a fingerprint.
-    """
-    groups = sorted({decision.group for decision in decisions})
-    order = np.random.default_rng(seed).permutation(len(groups))
-    fold = {group: int(place) % FOLDS for group, place in zip(groups, order, strict=True)}
-    temperatures: defaultdict[Decider, dict[str, float]] = defaultdict(dict)
-    measured: defaultdict[tuple[str, Mode], list[tuple[Decision, Decision]]] = defaultdict(list)
-    for by, attribute in dict.fromkeys((decision.by, decision.attribute) for decision in decisions):
-        own = [decision for decision in decisions if (decision.by, decision.attribute) == (by, attribute)]
-        temperature, held_out = _fit(own, fold)
-        for raw, calibrated in zip(own, held_out, strict=True):
-            measured[attribute, raw.mode].append((raw, calibrated))
-        if temperature is not None:
-            temperatures[by][attribute] = temperature
-    if not temperatures:
-        raise ConfigError(
-            f"{len(decisions)} classes of {len(groups)} speakers or clips are known both from captions and from "
-            f"references; a temperature takes {LEAST_CAPTIONS} of one attribute and model, of two or more",
-            hint="Name more transcripts that were made with --labels, or references with more of their files.",
-        )
-    weights = {by: {decision.weights for decision in decisions if decision.by == by} for by in temperatures}
-    if any(len(of) != 1 or None in of for of in weights.values()):
-        message = f"the transcripts do not name one model by its weights as {' and '.join(weights)} each"
-        raise ConfigError(message, hint="Calibrate transcripts of one pair.")
-    models = {by: OfModel(weights=of.pop() or "", temperatures=temperatures[by]) for by, of in weights.items()}
-    fits = []
-    for (attribute, mode), pairs in sorted(measured.items()):
-        before, after = (reliability(found) for found in zip(*pairs, strict=True))
-        fits.append(TemperatureFit(attribute=attribute, mode=mode, raw=before, calibrated=after))
-    return CalibrationFound(
-        decisions=len(decisions), groups=len(groups), by_speaker=by_speaker, models=models, fits=fits
-    )
-
-
-def fit_temperature(decisions: Sequence[Decision]) -> float:
-    """The temperature at which the right classes are likeliest: least log loss, over log T."""
-    from scipy.optimize import minimize_scalar
-
-    names = list(decisions[0].classes)
-    table = np.array([[decision.classes.get(name, 0.0) for name in names] for decision in decisions])
-    right = np.array([[decision.truth == name for name in names] for decision in decisions])
-    logs = np.log(np.maximum(table, LEAST_PROBABILITY))  # less likely tokens are not kept
-
-    def loss(log_t: float) -> float:
-        scaled = logs / np.exp(log_t)
-        return float((np.logaddexp.reduce(scaled, axis=1) - scaled[right]).mean())
-
-    return float(np.exp(minimize_scalar(loss, bounds=_LOG_T, method="bounded", options={"xatol": 1e-6}).x))
-
-
-def reliability(decisions: Sequence[Decision]) -> Reliability:
-    """How often the classes in captions are right, by their probability (Naeini et al. 2015; Guo et al. 2017)."""
-    given = np.array([decision.classes[decision.named] for decision in decisions])
-    right = np.array([decision.named == decision.truth for decision in decisions])
-    places = np.minimum((given * BINS).astype(int), BINS - 1)
-    bins = [_bin(given[places == place], right[places == place]) for place in np.unique(places)]
-    ece = sum(each.captions * abs(each.probability - each.accuracy) for each in bins) / len(decisions)
-    return Reliability(**dict(_bin(given, right)), ece=ece, bins=bins)
-
-
-def _bin(given: npt.NDArray[np.float64], right: npt.NDArray[np.bool_]) -> Bin:
-    return Bin(captions=len(given), probability=float(given.mean()), accuracy=float(right.mean()))
-
-
-def _fit(decisions: Sequence[Decision], fold: Mapping[str, int]) -> tuple[float | None, Sequence[Decision]]:
-    """A temperature, 1 where no other lowers the error; and each decision at the one fitted to the other folds."""
-    parts = {fold[decision.group] for decision in decisions}
-    if len(decisions) < LEAST_CAPTIONS or len(parts) < 2:
-        return None, decisions
-    others = {part: fit_temperature([one for one in decisions if fold[one.group] != part]) for part in parts}
-    tried = [replace(one, classes=sharpened(one.classes, 1 / others[fold[one.group]])) for one in decisions]
-    if reliability(tried).ece >= reliability(decisions).ece:
-        return 1.0, decisions
-    return round(fit_temperature(decisions), 4), tried

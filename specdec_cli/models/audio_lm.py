@@ -24,7 +24,6 @@ from specdec_cli.models.slots import ROOMS, Slots
 
 _log = logging.getLogger(__name__)
 
-
 _CHUNK: Final = 1024  # tokens of a prompt that a GPU reads at a time
 
 
@@ -44,7 +43,7 @@ class AudioLM:
         weights: their fingerprint; None: unknown.
         graphs: "auto", "on" or "off", see `ModelConfig.graphs`.
         compiled: whether the layers of recorded steps are compiled, see `Slots`.
-        quantization: what became of its weights when they were loaded; None: they are as stored.
+        quantization: "int8" or "int4" if its weights were packed when they were loaded; None: they are as stored.
         encoder_dtype: see `replace_layers`.
     """
 
@@ -73,11 +72,11 @@ class AudioLM:
         self.parameters = sum(weight.numel() for weight in module.parameters())  # audio encoder included
         self.dtype: torch.dtype = module.dtype
         self.device: torch.device = module.get_input_embeddings().weight.device
-        # Whether several clips can share a forward: sliding layers keep no full mask, and eager attention takes boolean
-        # masks for additive ones.
+        # Clips can share a forward unless layers slide, which keep no full mask, or attention is eager, which takes
+        # boolean masks for additive ones.
         full = all(type(layer) is DynamicLayer for layer in self._empty.layers)
         self.joins = full and module.config._attn_implementation == "sdpa"
-        # One token attends to all before it, and needs no mask: making none takes a twentieth of its time.
+        # One token attends to all before it, and needs no mask: without one it takes a twentieth less time.
         spared = self.joins and processor.family.takes_masks
         self._mask_of_one = {"full_attention": None} if spared else None
         self._on_cuda = self.device.type == "cuda"
@@ -86,7 +85,7 @@ class AudioLM:
             fuse_layers(module)
         self.slots: Slots | None = None  # None: every cache grows
         spread = len(set(getattr(module, "hf_device_map", {}).values())) > 1
-        # a forward over slots is as long as they are, whatever its clips
+        # a forward over slots reads their whole length, whatever the clips' lengths
         if self.joins and not spread and recorded and processor.context >= ROOMS[-1]:
             self.slots = Slots(module, len(self._empty.layers), compiled=compiled)
             if compiled:
@@ -114,13 +113,13 @@ class AudioLM:
                 self.slots = None
 
     def reserve(self, clips: int) -> None:
-        """Makes slots for so many clips, if there are fewer. Caches in earlier slots keep their content, not graphs."""
+        """Makes slots for `clips` clips, if there are fewer. Earlier caches keep their content, but no graphs."""
         if self.slots is not None and self.slots.count < clips:
             self.slots = self.slots.like(clips, compiled=self.slots.compiled)
             self.record_graphs()
 
     def read_in_chunks(self, size: int) -> None:
-        """Makes the decoder read `size` tokens at a time: other clips' forwards run between parts of a prompt."""
+        """Makes the decoder read a prompt `size` tokens at a time, so that other clips' forwards run in between."""
         decoder = self.module.get_decoder()
         forward = decoder.forward
 
@@ -162,7 +161,7 @@ class AudioLM:
             ids: of the tokens, or int64 [q] on the device.
             positions: of each token, int64 [q].
             rows: how many of the last tokens to score, or the indices [m] of those that are scored.
-            audio: the clip's tensors, where its placeholders are among the tokens.
+            audio: the clip's tensors, if its placeholders are among the tokens.
             mask: bool [1, 1, q, cached + q], which tokens attend to which; None: causal.
 
         Returns float32 [m, rows of the output layer] logits, milliseconds in the audio encoder, encoder passes. On a
@@ -191,7 +190,7 @@ class AudioLM:
         return logits.float(), calls.encoder_ms, calls.passes
 
     def synchronize(self) -> None:
-        """Waits for the device. Its work goes on after a call returns, so a time that is taken earlier is too short."""
+        """Waits for the device. Its work goes on after a call returns, so a time taken before would be too short."""
         if self._on_cuda:
             torch.cuda.synchronize(self.device)
         elif self.device.type == "mps":
@@ -216,19 +215,20 @@ class AudioLM:
         rows = getattr(self._calls, "rows", None)
         if rows is None:
             return None
-        # strides as if the other rows had never been: or PyTorch multiplies up to 60 times slower, in bfloat16 on a CPU
+        # indexed before the batch axis is added: with the strides of all rows PyTorch multiplies up to 60 times slower
+        # (bfloat16 on a CPU)
         hidden = inputs[0][0]
         return ((hidden[-rows:] if isinstance(rows, int) else hidden[rows.to(hidden.device)])[None], *inputs[1:])
 
     def _exact_convolutions(self) -> AbstractContextManager[None]:
-        """Keeps cuDNN from rounding float32 to ten bits on CUDA. Matrix products do not round so either."""
+        """Within the block cuDNN does not round float32 to ten bits (TF32). Matrix products do not either."""
         if not self._on_cuda:
             return nullcontext()
         cudnn = torch.backends.cudnn
         return cudnn.flags(cudnn.enabled, cudnn.benchmark, cudnn.benchmark_limit, cudnn.deterministic, allow_tf32=False)
 
     def _watch_encoder(self) -> None:
-        """Counts and times runs of the audio encoder, whatever the family calls it."""
+        """Counts and times the runs of the audio encoder, whatever its name in the family."""
         owners = [owner for owner in (getattr(self.module, "model", None), self.module) if owner is not None]
         places = [(owner, "get_audio_features") for owner in owners]
         places += [(getattr(owner, "audio_tower", None), "forward") for owner in owners]  # all that Qwen2-Audio has

@@ -1,4 +1,4 @@
-"""Finds, checks and fingerprints the files of a checkpoint, and says why specdec cannot use some."""
+"""Finds, checks and fingerprints a checkpoint's files, and refuses one that specdec cannot use, with the reason."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from transformers.utils import logging
 
 from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError, SpecdecError, first_line
-from specdec_cli.models.download import describe, not_downloaded, shards
+from specdec_cli.models.download import not_downloaded, shards, snapshot
 from specdec_cli.models.families import Family, family_of
 from specdec_cli.models.limits import require_headers, require_readable
 
-HERE: Final = {
+LOCAL_ONLY: Final = {
     "local_files_only": True,
     "trust_remote_code": False,  # unset, there would be a question on the terminal
 }
@@ -40,15 +40,15 @@ _WHY_NOT: Final = {
     "nemotron_h_omni": ": the state of its recurrent layers (Mamba) cannot be rolled back",
     "moss_audio": ": transformers has no class for it (vLLM has: --config moss-audio-vllm-pair)",
 }
-"""Types that people ask for -> why they are refused."""
+"""`model_type` that people ask for -> why it is refused."""
 _QUANTISERS: Final = {
     "fp8": (),
     "compressed-tensors": ("compressed-tensors",),
     "awq": ("gptqmodel",),
     "gptq": ("gptqmodel", "optimum"),
 }
-"""What publishers quantise with -> packages that transformers needs for it, by their names on PyPI."""
-_DEQUANTISED: Final = ("fp8", "compressed-tensors")  # when they are loaded; kernels for FP8 would be fetched as code
+"""Method by which publishers quantise -> packages that transformers needs for it, by their names on PyPI."""
+_DEQUANTISED: Final = ("fp8", "compressed-tensors")  # as they are loaded: kernels for FP8 would be fetched as code
 _STORED: Final = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
@@ -100,7 +100,10 @@ class Checkpoint:
             yield {name: file.get_slice(name) for name, file in named if not name.startswith(self.family.unused)}
 
     def require_complete(self, info: Mapping[str, Any]) -> None:
-        """Refuses a load in which weights stayed random, were dropped or misshapen: transformers only warns."""
+        """Raises CheckpointError if a load left weights random, or found some unexpected or misshapen.
+
+        `info` is transformers' report on the load; transformers itself only warns.
+        """
         misshapen = [key for key, *_ in info["mismatched_keys"]]
         faults = {"lacks": info["missing_keys"], "has unexpected": info["unexpected_keys"], "has misshapen": misshapen}
         for what, keys in faults.items():
@@ -117,11 +120,11 @@ def is_local(model: str) -> bool:
 
 
 @contextmanager
-def opened(config: ModelConfig, *, offline: bool) -> Iterator[Checkpoint]:
-    """A checkpoint to be loaded within the block, in a folder or in the hub's cache.
+def open_checkpoint(config: ModelConfig, *, offline: bool) -> Iterator[Checkpoint]:
+    """Opens a checkpoint in a folder or in the hub's cache; it is to be loaded within the block.
 
-    What transformers, safetensors and the hub raise becomes a CheckpointError, and they are silent. Raises it as well
-    where there is no such checkpoint, it is of another family than configured, or of no use here.
+    Within the block transformers and the hub print nothing, and every error of theirs becomes a CheckpointError. Raises
+    CheckpointError if there is no such checkpoint, if it is of another family than configured, or if it is refused.
     """
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -145,33 +148,33 @@ def opened(config: ModelConfig, *, offline: bool) -> Iterator[Checkpoint]:
 
 def _found(config: ModelConfig, *, offline: bool) -> Checkpoint:
     local = is_local(config.source)
-    folder = Path(config.source).expanduser() if local else Path(describe(config, offline=offline))
+    folder = Path(config.source).expanduser() if local else Path(snapshot(config, offline=offline))
     if not (folder / "config.json").is_file():
         says = f"there is no checkpoint {config.label}: it has no config.json"
         raise CheckpointError(says, hint="Give the folder of a checkpoint, or a hub id.")
     require_readable(folder, config.label)
-    raw, _ = PreTrainedConfig.get_config_dict(str(folder), **HERE)
+    raw, _ = PreTrainedConfig.get_config_dict(str(folder), **LOCAL_ONLY)
     family = family_of(str(raw.get("model_type")))
-    for why, hint in _of_no_use(config, raw, family):
+    for why, hint in _refusals(config, raw, family):
         raise CheckpointError(f"{config.label} {why}", hint=hint)
     assert family is not None
-    whole = AutoConfig.from_pretrained(str(folder), **HERE)
+    whole = AutoConfig.from_pretrained(str(folder), **LOCAL_ONLY)
     module_config, quantised = getattr(whole, "thinker_config", whole), _quantised(raw) or {}
     method: str | None = quantised.get("quant_method")
-    if method is not None:  # for `from_pretrained`; that of an Omni is not the thinker's own
+    if method is not None:  # for `from_pretrained`: an Omni declares it beside its thinker
         module_config.quantization_config = quantised | ({"dequantize": True} if method in _DEQUANTISED else {})
     return Checkpoint(config, family, folder, module_config, offline, method)
 
 
-def _of_no_use(config: ModelConfig, raw: Mapping[str, Any], family: Family | None) -> Iterator[tuple[str, str]]:
-    """Yields the reasons to refuse a checkpoint by its config.json, before weights are read, and what to do."""
+def _refusals(config: ModelConfig, raw: Mapping[str, Any], family: Family | None) -> Iterator[tuple[str, str]]:
+    """Yields reasons to refuse a checkpoint by its config.json, before weights are read, each with a hint."""
     kind, sections = str(raw.get("model_type")), (raw, *(part for part in raw.values() if isinstance(part, Mapping)))
     if family is None or config.family not in ("auto", family.name):
         loads = "specdec" if family is None else f"the family {config.family!r}"
         hint = "Use a model of one of the families that `specdec doctor` lists, or a vLLM server (cloud.url)."
         yield f"is of type {kind!r}, which {loads} does not load{_WHY_NOT.get(kind, '')}", hint
     if (quantised := _quantised(raw)) is not None:
-        yield from _of_no_use_quantised(config, str(quantised.get("quant_method")))
+        yield from _refusals_of_quantised(config, str(quantised.get("quant_method")))
     if kind.startswith("gemma4") and not raw.get("audio_config"):
         yield "has no audio encoder (audio_config is null)", "Use google/gemma-4-E2B-it or google/gemma-4-E4B-it."
     if named := next((section[_NAMED] for section in sections if section.get(_NAMED)), None):
@@ -186,13 +189,13 @@ def _of_no_use(config: ModelConfig, raw: Mapping[str, Any], family: Family | Non
 
 
 def _quantised(raw: Mapping[str, Any]) -> dict[str, Any] | None:
-    """How a publisher quantised weights, as config.json says at its top or in a section."""
+    """The publisher's `quantization_config`, at the top of config.json or in a section; None: not quantised."""
     sections = (raw, *(part for part in raw.values() if isinstance(part, Mapping)))
     found = next((found for each in sections if isinstance(found := each.get("quantization_config"), dict)), None)
     return found or None
 
 
-def _of_no_use_quantised(config: ModelConfig, method: str) -> Iterator[tuple[str, str]]:
+def _refusals_of_quantised(config: ModelConfig, method: str) -> Iterator[tuple[str, str]]:
     holds = f"holds weights that its publisher quantised ({method})"
     original = "Use the original checkpoint with quantization: int4, which packs it when it is loaded."
     lacks = [package for package in _QUANTISERS.get(method, ()) if find_spec(package.replace("-", "_")) is None]
@@ -218,9 +221,9 @@ def stored_dtype(files: Sequence[Path]) -> torch.dtype | None:
 def fingerprint(files: Sequence[Path]) -> str:
     """A hash that identifies the weights in safetensors files, for transcripts and files of gates.
 
-    Of each tensor a kilobyte from its middle is read: gigabytes are distinguished by a few megabytes, and training
-    moves all of a tensor's numbers. It proves nothing: of weights in which a few rows were edited it may be the same.
-    The order of the files counts, and their names do not.
+    A kilobyte from the middle of each tensor is read: a few megabytes tell gigabytes apart, since training moves all of
+    a tensor's numbers. The hash proves nothing: weights in which a few rows were edited may have the same. The order of
+    the files counts; their names do not.
     """
     digest = hashlib.sha256()
     for file in files:

@@ -1,4 +1,4 @@
-"""Downloads of a hub checkpoint: their files and sizes, room on the disk, and progress."""
+"""Downloads a hub checkpoint's files, and reports what makes loading take long: downloads and compilations."""
 
 from __future__ import annotations
 
@@ -66,11 +66,14 @@ class Compilation:
 
 
 Watch: TypeAlias = Callable[[Download | Compilation, int], None]
-"""Called with what takes long, and how much of it is done: bytes or steps, before it and as it goes on."""
+"""Called with what takes long and how much of it is done, in bytes or steps: at its start, and as it goes on."""
 
 
-def describe(config: ModelConfig, *, offline: bool, names: Sequence[str] = _SMALL, **how: Any) -> Any:
-    """The folder of a hub checkpoint, with its small files by default: configuration, index, tokenizer, templates."""
+def snapshot(config: ModelConfig, *, offline: bool, names: Sequence[str] = _SMALL, **how: Any) -> Any:
+    """Downloads files of a hub checkpoint; returns their folder, or what the hub answers to `how`.
+
+    By default the small files: configuration, index, tokenizer, templates.
+    """
     how |= {"revision": config.revision or "main", "local_files_only": offline, "allow_patterns": list(names)}
     return snapshot_download(config.source, **how)
 
@@ -88,8 +91,8 @@ def not_downloaded(config: ModelConfig, error: Exception, setting: str, *, offli
 def shards(folder: Path, unused: Iterable[str]) -> list[str]:
     """The files of a checkpoint that hold weights without an `unused` prefix, as transformers finds them.
 
-    A whole file counts more than an index beside it, which may be left from before the weights were saved again.
-    Raises ValueError: the index is none, or names files that are no safetensors in the folder.
+    A whole file goes before an index beside it, which may be left from before the weights were saved again. Raises
+    ValueError if the index is none, or names files that are no safetensors in the folder.
     """
     if (folder / WEIGHTS).is_file() or not (folder / INDEX).is_file():
         return [WEIGHTS]
@@ -105,7 +108,7 @@ def shards(folder: Path, unused: Iterable[str]) -> list[str]:
 
 def plan(config: ModelConfig, weights: Sequence[Path]) -> Download:
     """What `fetch` would download. Asks the hub for sizes."""
-    found = describe(config, offline=False, names=[path.name for path in weights], dry_run=True)
+    found = snapshot(config, offline=False, names=[path.name for path in weights], dry_run=True)
     cache = Path(constants.HF_HUB_CACHE)
     disk = next(path for path in (cache, *cache.parents) if path.exists())
     missing = sum(file.file_size or 0 for file in found if file.will_download)
@@ -115,7 +118,7 @@ def plan(config: ModelConfig, weights: Sequence[Path]) -> Download:
 def fetch(config: ModelConfig, weights: Sequence[Path], watch: Watch | None) -> None:
     """Downloads the files of weights that are missing. Raises CheckpointError if the disk has no room for them.
 
-    It reports how much of the hub's cache has grown; the hub's own bars would be drawn across the display.
+    `watch` is told how far the hub's cache has grown; the hub's own bars would be drawn across the display.
     """
     download, blobs, done = plan(config, weights), weights[0].parents[2] / "blobs", threading.Event()
     if not download.fits:
@@ -127,14 +130,14 @@ def fetch(config: ModelConfig, weights: Sequence[Path], watch: Watch | None) -> 
 
     def report() -> None:
         while not done.wait(_POLL_S):
-            with suppress(OSError):  # a file was finished, and has another name now
+            with suppress(OSError):  # a file that was finished has another name now
                 watch(download, min(_bytes_in(blobs) - before, download.total))
 
     watch(download, 0)
     thread = threading.Thread(target=report, name="specdec download", daemon=True)
     thread.start()
     try:
-        describe(config, offline=False, names=[path.name for path in weights])
+        snapshot(config, offline=False, names=[path.name for path in weights])
     finally:
         done.set()
         thread.join()

@@ -1,9 +1,9 @@
 """The engine: makes the forwards of all clips, together where several wait for one model.
 
-Each clip is decoded in a thread of its own. All clips that wait for a model are served in one forward. Clips in slots
-of fixed memory (see `Slots`) share a recorded one, padded to one shape, which costs a GPU next to nothing. Clips whose
-caches grow lie end to end, with a block-diagonal mask: a CPU would pay for every padded token. A clip's first pass,
-which runs the audio encoder, is made in the clip's thread, several at a time.
+Each clip is decoded in a thread of its own. One forward serves all clips that wait for a model. Clips in slots of fixed
+memory (see `Slots`) share a recorded forward, padded to one shape, which costs a GPU next to nothing. Clips with caches
+that grow lie end to end, with a block-diagonal mask: a CPU would pay for every padded token. A clip's first pass, which
+runs the audio encoder, is made in the clip's thread, several at a time.
 """
 
 from __future__ import annotations
@@ -30,47 +30,47 @@ from specdec_cli.models.session import Session
 
 _log = logging.getLogger(__name__)
 
-MOST: Final = 16
+MOST_CLIPS: Final = 16
 """Clips that share a forward at most."""
 
-_SMALL: Final = 100_000_000  # weights up to which one core does a decoding step sooner than several that are busy
+_SMALL: Final = 100_000_000  # weights up to which one core makes a decoding step faster than several busy ones
 
 _Wanted: TypeAlias = tuple[Session, Sequence[int], int]
-"""Scores that a clip waits for: session, text and positions of a call of `Session.logits`."""
+"""The scores that a clip waits for: session, text and positions of a call of `Session.logits`."""
 _Scores: TypeAlias = "torch.Tensor | BaseException"
 
 
 @dataclass(slots=True, eq=False)
 class _Job:
     wanted: _Wanted
-    counted: bool  # whether the waiting thread decodes a clip that others wait for
+    counted: bool  # whether the waiting thread counts as a clip at work
     future: Future[torch.Tensor] = field(default_factory=Future)
 
 
-class Shared(AbstractContextManager["Shared"]):
+class Engine(AbstractContextManager["Engine"]):
     """Makes forwards for several clips, one at a time for each model. Use it as a context manager.
 
-    A model is served once no clip is at work between two forwards: then all that will wait for it do.
+    A forward starts only when no clip is at work between two forwards: then it serves as many clips as possible.
 
     Args:
-        models: those that get a slot for each of `clips`; their caches grow where they have none at all.
+        models: models that get `clips` slots, if they have slots at all.
         clips: how many clips are decoded at a time.
-        encoders: audio encoders that run at a time, in the threads of their clips.
-        threads: of PyTorch, for every forward that is made here; None: as in the thread that creates this.
+        encoders: how many audio encoders run at a time, in the threads of their clips.
+        threads: PyTorch's threads for each forward that is made here; None: as in the creating thread.
     """
 
     def __init__(
         self, models: Iterable[AudioLM] = (), clips: int = 1, encoders: int = 1, threads: int | None = None
     ) -> None:
         for model in models:
-            model.reserve(min(clips, MOST))
+            model.reserve(min(clips, MOST_CLIPS))
         self._encoding = threading.BoundedSemaphore(encoders)
         # the number of threads is a setting of the calling thread
         count = (threads or torch.get_num_threads(),)
         self._servers = ThreadPoolExecutor(None, "specdec model", torch.set_num_threads, count)
-        self._lock, self._here = threading.RLock(), threading.local()
+        self._lock, self._local = threading.RLock(), threading.local()
         self._waiting: defaultdict[AudioLM, deque[_Job]] = defaultdict(deque)
-        self._served: set[AudioLM] = set()  # those with a forward under way
+        self._served: set[AudioLM] = set()  # models whose forward is running
         self._at_work, self._closed = 0, False
 
     def __exit__(self, *_: object) -> None:
@@ -78,30 +78,30 @@ class Shared(AbstractContextManager["Shared"]):
 
     @contextmanager
     def clip(self) -> Iterator[None]:
-        """Within the block this thread decodes a clip. Forwards start once all such threads wait for one.
+        """Within the block this thread decodes a clip. A forward starts only when all such threads wait for one.
 
-        At its end, however it ends, the sessions that this thread opened within it give their slots back.
+        At the end of the block the sessions that this thread opened in it are closed, which frees their slots.
         """
-        self._here.opened = list[weakref.ref[Session]]()
+        self._local.opened = list[weakref.ref[Session]]()
         try:
             with self._counting(True):
                 yield
         finally:
-            for session in self._here.__dict__.pop("opened"):
+            for session in self._local.__dict__.pop("opened"):
                 if (left := session()) is not None:
                     left.close()
 
-    def open(self, session: Session) -> None:
-        """Takes note of a session whose forwards it will make."""
-        if (opened := getattr(self._here, "opened", None)) is not None:
+    def register(self, session: Session) -> None:
+        """Notes a session of this thread's clip."""
+        if (opened := getattr(self._local, "opened", None)) is not None:
             opened.append(weakref.ref(session))
 
-    def release_slot(self) -> AbstractContextManager[None]:
-        """Within the block no forward waits for this thread, since it waits for something else itself."""
+    def step_aside(self) -> AbstractContextManager[None]:
+        """Within the block this thread counts as waiting: it waits for something other than a forward."""
         return self._counting(False)
 
     def close(self) -> None:
-        """Ends after the running forwards. Queued clips fail."""
+        """Waits for the running forwards. Clips that are still queued fail."""
         with self._lock:
             self._closed = True
         self._servers.shutdown()
@@ -112,28 +112,28 @@ class Shared(AbstractContextManager["Shared"]):
     def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
         """See `Session.logits`; blocks until the scores are there."""
         if not session.is_read or not text:
-            with self.release_slot(), self._encoding:
+            with self.step_aside(), self._encoding:
                 return session.forward(text, positions)
-        job = _Job((session, tuple(text), positions), getattr(self._here, "counted", False))
+        job = _Job((session, tuple(text), positions), getattr(self._local, "counted", False))
         with self._lock:
             if self._closed:
                 raise _shut_down()
             self._waiting[session.model].append(job)
-            self._work(-job.counted)
+            self._count_at_work(-job.counted)
         return job.future.result()
 
     @contextmanager
     def _counting(self, counted: bool) -> Iterator[None]:
-        before, self._here.counted = getattr(self._here, "counted", False), counted
-        self._work(counted - before)
+        before, self._local.counted = getattr(self._local, "counted", False), counted
+        self._count_at_work(counted - before)
         try:
             yield
         finally:
-            self._here.counted = before
-            self._work(before - counted)
+            self._local.counted = before
+            self._count_at_work(before - counted)
 
-    def _work(self, change: int) -> None:
-        """Counts clips at work. Once none is left, starts a forward of every model that a clip waits for."""
+    def _count_at_work(self, change: int) -> None:
+        """Counts clips at work. When none is, starts a forward of every model that a clip waits for."""
         with self._lock:
             self._at_work += change
             if self._at_work > 0 or self._closed:
@@ -141,15 +141,15 @@ class Shared(AbstractContextManager["Shared"]):
             for model, queue in self._waiting.items():
                 if queue and model not in self._served:
                     self._served.add(model)
-                    most = MOST if model.joins else 1
+                    most = MOST_CLIPS if model.joins else 1
                     self._servers.submit(self._serve, model, [queue.popleft() for _ in range(min(len(queue), most))])
 
     def _serve(self, model: AudioLM, jobs: Sequence[_Job]) -> None:
         found = _forward([job.wanted for job in jobs])
         with self._lock:
             self._served.remove(model)
-            # All count as at work before the first one resumes: otherwise another model would serve it on its own.
-            self._work(sum(job.counted for job in jobs))
+            # all count as at work before the first one resumes: otherwise another model would serve that one alone
+            self._count_at_work(sum(job.counted for job in jobs))
         for job, scores in zip(jobs, found, strict=True):
             if isinstance(scores, torch.Tensor):
                 job.future.set_result(scores)
@@ -158,9 +158,11 @@ class Shared(AbstractContextManager["Shared"]):
 
 
 def encoders_and_threads(models: Iterable[AudioLM]) -> tuple[int, int]:
-    """How many encoders of models had best run at a time, and PyTorch's threads of each forward."""
-    # An encoder is a few large products and a decoding step many small ones: on several cores, clips of small
-    # models that are encoded side by side, one core each, are ready sooner than one clip on all cores.
+    """How many audio encoders should run at a time, and how many threads PyTorch should use for a forward.
+
+    On several cores, small models' clips are encoded faster side by side, one core each, than one after another on all
+    cores: an encoder is a few large products, but a decoding step many small ones.
+    """
     small = all(model.parameters <= _SMALL and model.device.type == "cpu" for model in models)
     return (torch.get_num_threads(), 1) if small else (1, torch.get_num_threads())
 
@@ -170,7 +172,10 @@ def _shut_down() -> DecodingError:
 
 
 def _forward(wanted: Sequence[_Wanted]) -> list[_Scores]:
-    """One forward for all clips. If it fails, each clip is tried alone, so that only the culprit fails."""
+    """One forward for all clips. If it fails, each clip is tried alone, so that only the culprit fails.
+
+    Returns for each clip its scores, or the error of its forward.
+    """
     if len(wanted) > 1:
         try:
             return forward_together(wanted)
@@ -187,10 +192,10 @@ def _forward(wanted: Sequence[_Wanted]) -> list[_Scores]:
 
 @torch.inference_mode()
 def forward_together(wanted: Sequence[_Wanted]) -> list[_Scores]:
-    """One forward for several clips on one model whose prompts are cached.
+    """One forward for several clips on one model; their prompts must be cached.
 
-    Returns for each clip what `Session.logits` does. A clip's share of the forward's time is its share of the tokens.
-    If anything fails, in the forward or after it, the error is raised and every clip is as it was.
+    Returns for each clip what `Session.logits` does. The forward's time is divided by the clips' tokens. If anything
+    fails, in the forward or after it, the error is raised and every clip is as it was.
     """
     model = wanted[0][0].model
     feeds = [session.align(text, positions) for session, text, positions in wanted]
@@ -214,7 +219,7 @@ def forward_together(wanted: Sequence[_Wanted]) -> list[_Scores]:
         ]
     except BaseException:
         for cache, start in zip(caches, starts, strict=True):
-            for layer in cache.layers:  # some have taken in what others have not
+            for layer in cache.layers:  # some may be ahead of others
                 if (excess := layer.get_seq_length() - start) > 0:
                     layer.crop(-excess)
         raise

@@ -27,12 +27,12 @@ from specdec_cli.models.processor import PLACEHOLDERS
 from specdec_cli.models.rendering import TemplateError, rendered
 
 Samples: TypeAlias = npt.NDArray[np.float32]
-Made: TypeAlias = tuple[Sequence[int], Mapping[str, torch.Tensor]]
-"""Ids of a prompt, and the clip's tensors by the names of the module's forward."""
+Inputs: TypeAlias = tuple[Sequence[int], Mapping[str, torch.Tensor]]
+"""Token ids of a prompt, and the clip's tensors by the names of arguments of the module's forward."""
 
 CACHE: Final = "cache" if Version(transformers.__version__) >= Version("5.24") else "past_key_values"
-"""What a module's forward calls its cache."""
-_MARK: Final = "<audio>"  # in place of a clip, of which no template reads the samples
+"""The name of the cache among the arguments of a module's forward."""
+_MARK: Final = "<audio>"  # stands for a clip, whose samples no template reads
 _NOT_AUDIO: Final = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 
 
@@ -51,7 +51,7 @@ class Family:
     longest_s: float | None = None  # longest recording; None: the processor's limit, or its window
     takes_system: bool = True  # whether a prompt can have a system prompt
     takes_masks: bool = False  # whether forward takes masks by kinds of layers, as generate() may make them
-    payload: str = "features"  # what the tensors of a clip are: features of it, or the waveform itself
+    payload: str = "features"  # whether the tensors of a clip are its features or its waveform
 
     @cached_property
     def module_class(self) -> Any:
@@ -69,6 +69,7 @@ class Family:
         return type(base.__name__, (base,), {"__init__": without_unused, "__module__": base.__module__})
 
     def processor(self, source: str, **common: Any) -> Any:
+        """Transformers' processor of the checkpoint in the folder `source`, reduced to what speech needs."""
         if self.reduced is None:
             return transformers.AutoProcessor.from_pretrained(source, **common)
         kind: Any = getattr(import_module(self.library), self.reduced)
@@ -77,11 +78,11 @@ class Family:
         return kind.from_pretrained(source, **common)
 
     def placeholders(self, config: Any) -> list[int]:
-        """Ids that stand for audio, image or video, that of one audio token first."""
+        """Ids that stand for audio, image or video; the first one stands for one audio token."""
         return [id_ for name in PLACEHOLDERS if isinstance(id_ := getattr(config, name, None), int)]
 
-    def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Made:  # noqa: ARG002
-        """A clip and an instruction as ids and tensors, by transformers' processor; see `Processor.prompt`."""
+    def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Inputs:  # noqa: ARG002
+        """A clip and an instruction as ids and tensors, by transformers' processor `parts`; see `Processor.prompt`."""
         turns = conversation(instruction, system, **self.clip(samples))
         text = self.as_text(parts, conversation(instruction, system, audio=_MARK))
         how = {"tokenize": True, "add_generation_prompt": True, "return_dict": True, "return_tensors": "pt"}
@@ -91,13 +92,13 @@ class Family:
         return made["input_ids"][0].tolist(), audio
 
     def clip(self, samples: Samples) -> dict[str, Any]:
-        """A clip as the part of a turn that the processor takes."""
+        """A clip as a field of its part of a turn, as the processor takes it."""
         return {"audio": samples}
 
     def as_text(self, parts: Any, turns: list[dict[str, Any]]) -> dict[str, Any]:
         """Arguments with which `apply_chat_template` uses the text that the checkpoint's own template makes.
 
-        That one is rendered elsewhere, see `rendering`. Raises TemplateError.
+        The template is rendered in another process, see `rendering`. Raises TemplateError.
         """
         template = parts.chat_template
         if isinstance(template, Mapping):
@@ -111,7 +112,7 @@ class Family:
 class QwenOmni(Family):
     """Qwen2.5-Omni, whose own processor would pad every clip to the longest one."""
 
-    def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Made:
+    def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Inputs:
         """Features at the clip's own length; one audio token for four frames."""
         text = self.as_text(parts, conversation(instruction, system, audio=_MARK))["rendered"]
         ids: list[int] = parts.tokenizer(text, add_special_tokens=False).input_ids
@@ -126,9 +127,9 @@ class QwenOmni(Family):
     def features(self, extractor: Any, samples: Samples) -> torch.Tensor:
         """Log-mel features at the clip's own length: float32 [1, bins, ceil(n / hop)].
 
-        The extractor would pad to its whole window, 300 s in the published Qwen2.5-Omni. Two windows of silence at the
-        end give the same frames: the last ones cover the zeros that the padding would be, and silence changes no
-        maximum. At the end of its window the extractor pads with a reflection instead of zeros, and so does this.
+        The extractor would pad to its whole window, 300 s in the published Qwen2.5-Omni. Two analysis windows of zeros
+        at the end give the same frames: the last frames reach into the zeros alone, and silence changes no maximum. A
+        clip that fills the extractor's window ends in a reflection instead of zeros, here as there.
         """
         hop = int(extractor.hop_length)
         frames = -(-len(samples) // hop)
@@ -160,7 +161,7 @@ class Voxtral(Family):
 class GraniteSpeech(Family):
     """Granite Speech. Its published chat template takes text that holds the audio's mark, and no parts."""
 
-    def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Made:  # noqa: ARG002
+    def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Inputs:  # noqa: ARG002
         turns = [{"role": "user", "content": f"{parts.audio_token}{instruction}"}]
         if system is not None:
             turns.insert(0, {"role": "system", "content": system})
@@ -230,7 +231,7 @@ _FAMILIES: Final[tuple[Family, ...]] = (
 )
 
 FAMILIES: Final[Mapping[str, Family]] = {family.name: family for family in _FAMILIES}
-"""By what a configuration calls them."""
+"""By `family` of a configuration."""
 
 
 def family_of(model_type: str) -> Family | None:

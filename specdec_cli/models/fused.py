@@ -1,8 +1,8 @@
 """Decoder layers with fewer and larger operations, equal but for rounding.
 
-In a recorded step a GPU spends some 3 us on every kernel, however small. So q/k/v and gate/up are one product each
-(their weights are joined once, and the layers' own become views of them), a norm is one operation, rope turns queries
-and keys together in three, and queries that share keys are packed instead of keys being repeated.
+In a recorded step a GPU spends some 3 us on every kernel, however small. So q/k/v and gate/up become one product each
+(their weights are joined once; the layers' own become views of the joined ones), a norm one operation, and rope three
+operations for queries and keys together. Queries that share keys become rows of one product; no key is repeated.
 
 Layers of all families are built alike. A layer is changed only if its outputs for random inputs stay the same.
 """
@@ -106,11 +106,11 @@ def _attention(part: Any) -> _Forward:
         turned = rotate(normed(heads[:, :, : queries + keys]), *position_embeddings).transpose(1, 2)
         query, key, value = turned[:, :queries], turned[:, queries:], heads[:, :, queries + keys :].transpose(1, 2)
         if cache is not None:
-            # compiled once for all layers, each of which has a cache of its own
+            # code compiled once for all layers gets a cache of one layer, see `StepCache`
             key, value = cache.update(key, value, part.layer_idx if len(cache.layers) > 1 else 0)
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(part.config._attn_implementation, None)
         if attention_mask is not None and queries > keys and part.config._attn_implementation == "sdpa":
-            attended = _packed(query, key, value, attention_mask, part.scaling)
+            attended = _attend_by_shared_keys(query, key, value, attention_mask, part.scaling)
         else:
             attended, _ = attend(part, query, key, value, attention_mask, dropout=0.0, scaling=part.scaling, **kwargs)
         made: torch.Tensor = part.o_proj(attended.reshape(clips, tokens, -1))
@@ -119,7 +119,7 @@ def _attention(part: Any) -> _Forward:
     return forward
 
 
-def _packed(
+def _attend_by_shared_keys(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scaling: float
 ) -> torch.Tensor:
     """Attention of queries [B, heads, q, width] that share keys [B, fewer heads, n, width] -> [B, q, heads, width].
@@ -136,7 +136,7 @@ def _packed(
 
 
 def _joined_norm(part: Any, queries: int, keys: int) -> _Forward:
-    """The norms of queries and keys as one operation, where an attention has them."""
+    """The norms of queries and keys as one operation; for an attention without norms, nothing."""
     if not hasattr(part, "q_norm"):
         return lambda heads: heads
     of_each = ((part.q_norm, queries), (part.k_norm, keys))

@@ -23,11 +23,11 @@ from specdec_cli.errors import CheckpointError
 
 Product: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
-_MANY_ROWS: Final = 128  # below, what a call of oneDNN costs is more than it saves
-_MANY_16_BIT_ROWS: Final = 16  # below, turning the weights into float32 is most of the work
-_AT_ONCE: Final = 1 << 18  # activations, rounded to int8 while they are in the processor's cache
+_MANY_ROWS: Final = 128  # for fewer, a call of oneDNN costs more than it saves
+_MANY_16_BIT_ROWS: Final = 16  # for fewer, turning the weights into float32 is most of the work
+_ACTIVATIONS_AT_ONCE: Final = 1 << 18  # rounded to int8 while they are in the processor's cache
 _WEIGHTS_AT_ONCE: Final = 1 << 22  # turned into float32 at a time
-_LEAST: Final = 1e-8  # scale
+_LEAST_SCALE: Final = 1e-8
 
 
 class FastLinear(nn.Linear):
@@ -37,8 +37,7 @@ class FastLinear(nn.Linear):
         super().__init__(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
         self.train(linear.training)
-        # computes it from `least_rows` rows on; None: as `nn.Linear` does
-        self.product: Product | None
+        self.product: Product | None  # for inputs of `least_rows` rows or more; None: `nn.Linear`'s own serves all
         if in_int8:
             self.product, self.least_rows = _in_int8(linear), 0
         elif linear.weight.dtype == torch.float32:
@@ -55,8 +54,8 @@ class FastLinear(nn.Linear):
 def replace_layers(module: Any, encoder_dtype: str | None) -> None:
     """Makes every linear layer on a CPU a `FastLinear`, and runs 16-bit convolutions in float32 where that is faster.
 
-    With `encoder_dtype` "int8" the audio encoder multiplies in int8. Raises CheckpointError if it is not on a CPU that
-    has kernels for that.
+    `encoder_dtype` "int8": the audio encoder multiplies in int8. Raises CheckpointError if it runs on no CPU that has
+    kernels for int8.
     """
     decoder, encodes = decoder_layers(module), False
     for name, part in list(module.named_modules()):
@@ -65,7 +64,7 @@ def replace_layers(module: Any, encoder_dtype: str | None) -> None:
             module.set_submodule(name, FastLinear(part, in_int8=rounds))
             encodes |= rounds
         elif isinstance(part, nn.Conv1d | nn.Conv2d) and _is_slow(part.weight):
-            # not its forward, in which a subclass may pad
+            # its forward stays: a subclass may pad there
             part._conv_forward = partial(_convolution_in_float32, part._conv_forward)  # type: ignore[method-assign]
     if encoder_dtype is not None and not encodes:
         says = "an audio encoder in int8 needs a CPU with VNNI instructions, without which products overflow"
@@ -82,7 +81,7 @@ def _by_onednn(layer: nn.Linear) -> Product | None:
     if not _onednn_is_faster():
         return None
     multiply = torch.ops.mkldnn._linear_pointwise
-    # other than contiguous activations would take a reference kernel, many times slower
+    # activations that are not contiguous would take a reference kernel, many times slower
     return lambda x: multiply(x.contiguous(), layer.weight, layer.bias, "none", [], "")
 
 
@@ -107,7 +106,7 @@ def _convolution_in_float32(
 
 def _in_int8(layer: nn.Linear) -> Product:
     weight = layer.weight.data.float()
-    scales = (weight.abs().amax(dim=1) / 127).clamp(min=_LEAST)
+    scales = (weight.abs().amax(dim=1) / 127).clamp(min=_LEAST_SCALE)
     codes = (weight / scales[:, None]).round_().to(torch.int8).T
 
     def product(x: torch.Tensor) -> torch.Tensor:
@@ -122,17 +121,17 @@ def _in_int8(layer: nn.Linear) -> Product:
 def int8_product(
     x: torch.Tensor, peak: float = math.inf, each: Callable[..., Iterable[Any]] = map
 ) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Rounds activations to int8, with one scale per row, so that they can be multiplied.
+    """Rounds activations to int8, with one scale per row; returns their product with weights.
 
     Args:
-        x: [rows, inputs].
-        peak: a row whose largest number is beyond so many times its root mean square is multiplied in 15 bits.
-        each: calls a function with some of the rows after the other, in this thread or in others.
+        x: activations [rows, inputs].
+        peak: rows whose largest number is beyond `peak` times their root mean square are multiplied in 15 bits.
+        each: a `map` in this thread, or over several (`over_threads`).
 
     Returns:
-        A function of weights int8 [inputs, n] and their scales [n], which gives float32 [rows, n].
+        A function: weights int8 [inputs, n] and their scales [n] to float32 [rows, n].
     """
-    parts = each(_rows_in_int8, torch.split(x, max(1, _AT_ONCE // x.shape[1])))
+    parts = each(_rows_in_int8, torch.split(x, max(1, _ACTIVATIONS_AT_ONCE // x.shape[1])))
     codes, scales = (torch.cat(part) for part in zip(*parts, strict=True))
     count, peaked = len(x), torch.empty(0, dtype=torch.int64)
     if peak < math.inf:
@@ -149,9 +148,9 @@ def int8_product(
 
 
 def _rows_in_int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes int8 [rows, inputs] and scales [rows, 1]."""
+    """Rounds activations [rows, inputs]: codes int8 [rows, inputs] and scales float32 [rows, 1]."""
     x = x.float()
-    scales = (x.abs().amax(dim=1, keepdim=True) / 127).clamp_(min=_LEAST)
+    scales = (x.abs().amax(dim=1, keepdim=True) / 127).clamp_(min=_LEAST_SCALE)
     return (x / scales).round_().to(torch.int8), scales
 
 

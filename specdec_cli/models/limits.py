@@ -1,7 +1,7 @@
 """Limits of a checkpoint's files: their kind, their size and the numbers in them.
 
-Nobody vouches for a checkpoint. A pipe or a device in place of a file never ends; a number that is too large fills the
-memory before any weight is missed. The limits are far above those of published checkpoints.
+Nobody vouches for a checkpoint. A pipe or a device in place of a file never ends. A number that is too large fills the
+memory before a weight is found missing. The limits lie far above what published checkpoints hold.
 """
 
 from __future__ import annotations
@@ -26,11 +26,9 @@ _READ: Final = (".json", ".jinja", ".txt", ".model")  # endings of the files tha
 _MOST_BYTES: Final = 128 << 20  # of each; the largest are tables of tokenizers
 _MOST_OF_HEADER: Final = 16 << 20
 _MOST_MODULES: Final = 4_000
-_SPARE: Final = 1 << 24  # numbers that a model may have beyond twice those that its files hold: tables that it computes
-
+_COMPUTED: Final = 1 << 24  # numbers that a model may have beyond twice those in its files: tables that it computes
 _PACKED: Final = 16  # weights of two bits in 32
-
-_NUMBERS: Final = {  # greatest whole numbers, by what their keys hold
+_NUMBERS: Final = {  # part of a key -> greatest whole number
     "layers|depth|blocks": 256,
     "experts|labels|heads": 4096,
     "mel|feature_size|n_fft|fft_length|win_length|frame_length|hop_length": 8192,
@@ -91,7 +89,7 @@ def require_headers(files: list[Path], label: str) -> None:
             raise _refused(label, f"the header of {path.name} takes {takes}, and at most {most} are read")
 
 
-def stored(files: list[Path]) -> int:
+def _stored(files: list[Path]) -> int:
     """How many numbers files of weights hold."""
     total = 0
     for path in files:
@@ -100,7 +98,7 @@ def stored(files: list[Path]) -> int:
     return total
 
 
-def outline(module_class: Any, config: Any, label: str = "the checkpoint") -> Any:
+def outline(module_class: Any, config: Any, label: str) -> Any:
     """The module of a configuration on the meta device: names and shapes without weights.
 
     Raises CheckpointError if it has more parts than any model that can be loaded.
@@ -124,13 +122,13 @@ def outline(module_class: Any, config: Any, label: str = "the checkpoint") -> An
         hook.remove()
 
 
-def require_held(module: nn.Module, files: list[Path], label: str, *, packed: bool = False) -> None:
+def require_held(module: nn.Module, files: list[Path], label: str, *, packed: bool) -> None:
     """Raises CheckpointError if a module (an outline) is far larger than what its files of weights hold.
 
     `packed`: a stored number may hold several weights, as in AWQ and GPTQ.
     """
     numbers = sum(each.numel() for each in (*module.parameters(), *module.buffers()))
-    if numbers > 2 * (held := stored(files) * (_PACKED if packed else 1)) + _SPARE:
+    if numbers > 2 * (held := _stored(files) * (_PACKED if packed else 1)) + _COMPUTED:
         says = f"config.json makes a model of {numbers:,} numbers, but the files of weights hold {held:,}"
         raise _refused(label, says)
 

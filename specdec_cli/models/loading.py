@@ -18,7 +18,7 @@ from specdec_cli.config import ModelConfig
 from specdec_cli.config.schema import RuntimeConfig
 from specdec_cli.errors import CheckpointError, first_line
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.checkpoint import HERE, Checkpoint, fingerprint, opened, stored_dtype
+from specdec_cli.models.checkpoint import LOCAL_ONLY, Checkpoint, fingerprint, open_checkpoint, stored_dtype
 from specdec_cli.models.download import Compilation, Download, Watch, fetch, plan, size
 from specdec_cli.models.limits import outline, require_held
 from specdec_cli.models.packed import BITS, PackedLinear, empty_packed, require_product
@@ -35,8 +35,8 @@ _NOT_APPLIED: Final = {
     **dict.fromkeys(("begin_suppress_tokens", "exponential_decay_length_penalty", "guidance_scale")),
     **dict.fromkeys(("penalty_alpha", "dola_layers", "watermarking_config")),
 }
-"""Settings of generation_config.json that the loop does not apply, and the value at which each is off, beside null."""
-_ROOM: Final = 1.1
+"""Settings of generation_config.json that the loop does not apply -> the value at which each is off, beside null."""
+_OVERHEAD: Final = 1.1
 """Memory of a model over that of its weights: cache, activations and the library take about a tenth."""
 
 
@@ -63,12 +63,13 @@ class Needs:
 
 
 def load_model(config: ModelConfig, runtime: RuntimeConfig, watch: Watch | None = None) -> AudioLM:
-    """Loads and tests one configured model; `watch` is called while its weights are downloaded or steps are compiled.
+    """Loads and tests one configured model; `watch` is called while weights are downloaded or steps are compiled.
 
-    Raises CheckpointError: not found, of another family or format, incomplete, or failing the self-test.
+    Raises CheckpointError if the checkpoint is missing, of another family or format, or incomplete, or if the model
+    fails the self-test.
     """
     offline = runtime.offline
-    with opened(config, offline=offline) as checkpoint:
+    with open_checkpoint(config, offline=offline) as checkpoint:
         device = resolve_device(config.device)
         if checkpoint.downloads:
             fetch(config, checkpoint.weights, watch)
@@ -84,7 +85,7 @@ def load_model(config: ModelConfig, runtime: RuntimeConfig, watch: Watch | None 
         _keep_compiled()
     model = AudioLM(module, processor, weights=weights, graphs=config.graphs, compiled=compiled, **how)
     if model.slots is not None and watch is not None:
-        model.slots.told = lambda done, steps: watch(Compilation(config.label, steps), done)
+        model.slots.watch = lambda done, steps: watch(Compilation(config.label, steps), done)
     if runtime.self_test:
         self_test(model)
     model.record_graphs()
@@ -98,11 +99,11 @@ def _keep_compiled() -> None:
 
 
 def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | None]:
-    """The memory that a configured model would take, and its download. Nothing is loaded.
+    """The memory that a configured model would take, and its download. No weights are loaded.
 
-    Raises CheckpointError: not found, or refused by its configuration. Small files of a hub checkpoint are downloaded.
+    The small files of a hub checkpoint are downloaded. Raises CheckpointError if it is missing, or refused.
     """
-    with opened(config, offline=offline) as checkpoint:
+    with open_checkpoint(config, offline=offline) as checkpoint:
         device = resolve_device(config.device)
         download = plan(config, checkpoint.weights) if checkpoint.downloads else None
         if download is None:
@@ -114,22 +115,22 @@ def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | N
             empty_packed(module, BITS[config.quantization])
         packed = [part for part in module.modules() if isinstance(part, PackedLinear)]
         weights = (*module.parameters(), *(weight for part in packed for weight in part.buffers()))
-        taken = round(_ROOM * sum(weight.nbytes for weight in weights))
-        if checkpoint.quantised_by in ("awq", "gptq"):  # they stay as they are stored
+        taken = round(_OVERHEAD * sum(weight.nbytes for weight in weights))
+        if checkpoint.quantised_by in ("awq", "gptq"):  # such weights stay as they are stored
             stored = (path.stat().st_size for path in checkpoint.weights if path.exists())
-            taken = round(_ROOM * (sum(stored) + (download.total if download else 0)))
+            taken = round(_OVERHEAD * (sum(stored) + (download.total if download else 0)))
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
         return Needs(config, parameters, str(dtype).removeprefix("torch."), str(device), taken, free), download
 
 
 def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
     """Loads only tokenizer, feature extractor and chat template, for a remote cloud."""
-    with opened(config, offline=offline) as checkpoint:
+    with open_checkpoint(config, offline=offline) as checkpoint:
         return _processor(checkpoint)
 
 
 def _module(checkpoint: Checkpoint, device: torch.device) -> Any:
-    """The module in evaluation mode. If its packed form for a CPU is in the cache, that is loaded."""
+    """The module in evaluation mode, on a CPU from its packed weights in the user's cache, if they are there."""
     config, dtype, kept = checkpoint.config, _dtype(checkpoint, device), None
     if config.quantization is not None and device.type == "cpu":
         kept = packed_folder(checkpoint.weights, checkpoint.module_config, BITS[config.quantization], dtype)
@@ -150,7 +151,7 @@ def _module(checkpoint: Checkpoint, device: torch.device) -> Any:
 
 
 def _build(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, source: str | None, **how: Any) -> Any:
-    """The module of a folder with packed weights, or of what `how` gives `from_pretrained`."""
+    """The module by `from_pretrained`: of `source`, a folder with packed weights, or of the arguments in `how`."""
     config, family = checkpoint.config, checkpoint.family
     attention: Any = config.attention
     if family.eager:  # of every part by its name
@@ -164,7 +165,7 @@ def _build(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, sou
         ignore_mismatched_sizes=True,  # reported below, with the names
         output_loading_info=True,
         **how,
-        **HERE,
+        **LOCAL_ONLY,
     )
     checkpoint.require_complete(info)
     return module.eval().requires_grad_(False)
@@ -172,9 +173,9 @@ def _build(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, sou
 
 def _processor(checkpoint: Checkpoint) -> Processor:
     label, source = checkpoint.config.label, str(checkpoint.folder)
-    parts = checkpoint.family.processor(source, **HERE)
+    parts = checkpoint.family.processor(source, **LOCAL_ONLY)
     if (checkpoint.folder / GENERATION_CONFIG_NAME).is_file():
-        generation = GenerationConfig.from_pretrained(source, **HERE)
+        generation = GenerationConfig.from_pretrained(source, **LOCAL_ONLY)
     else:
         generation = GenerationConfig.from_model_config(checkpoint.module_config)
     for name, off in _NOT_APPLIED.items():
@@ -194,7 +195,7 @@ def resolve_device(name: str) -> torch.device:
 def _dtype(checkpoint: Checkpoint, device: torch.device) -> torch.dtype:
     """The number format of the weights; "auto" means the narrowest of those that are declared and stored.
 
-    Some checkpoints declare none, or float32 for weights in bfloat16. On a CPU, auto is float32 instead of float16.
+    Some checkpoints declare none, or float32 for weights in bfloat16. On a CPU "auto" means float32, never float16.
     """
     if checkpoint.config.dtype != "auto":
         named: torch.dtype = getattr(torch, checkpoint.config.dtype)
@@ -207,9 +208,9 @@ def _dtype(checkpoint: Checkpoint, device: torch.device) -> torch.dtype:
 
 
 def quantization_config(name: str | None, device: torch.device, dtype: torch.dtype) -> PackedConfig | None:
-    """The `quantization_config` of `from_pretrained` for "int8" or "int4": of the decoder and the output layer.
+    """The `quantization_config` of `from_pretrained` for "int8", "int4" or None: decoder and output layer are packed.
 
-    Raises CheckpointError where the device has no such products.
+    Raises CheckpointError if the device has no products with such weights.
     """
     if name is None:
         return None

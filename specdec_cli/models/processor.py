@@ -1,4 +1,4 @@
-"""Tokenizer, feature extractor and chat template of a checkpoint, which are all that a remote cloud needs here."""
+"""Tokenizer, feature extractor and chat template of a checkpoint: of a remote cloud's, nothing else is loaded here."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
     from specdec_cli.models.families import Family
 
-_THEIR_NAMES: Final = {"no_repeat_ngram": "no_repeat_ngram_size"}  # in a generation_config.json, where it is another
-SUGGESTED: Final = tuple(_THEIR_NAMES.get(name, name) for name in NOTHING_DONE)
+_OTHER_NAMES: Final = {"no_repeat_ngram": "no_repeat_ngram_size"}  # setting -> its name in generation_config.json
+GENERATION_NAMES: Final = tuple(_OTHER_NAMES.get(name, name) for name in NOTHING_DONE)
+"""The names in generation_config.json of the settings in `NOTHING_DONE`, in its order."""
 PLACEHOLDERS: Final = ("audio_token_id", "audio_token_index", "image_token_id", "video_token_id")
-"""Names in a config.json of ids that stand for audio, image or video, one of an audio token first."""
+"""Names in config.json of ids that stand for audio, image or video; those of audio first."""
 _CHAT_END = "<|im_end|>"  # ends a turn in the chat templates of many families
 _TEST_SOUND_S = (0.37, 3.0)  # two lengths determine the number of audio tokens per second
 
@@ -45,7 +46,7 @@ class Prompt:
 class Processor:
     """Tokenizer, feature extractor and chat template of one checkpoint.
 
-    `parts` is transformers' processor, or a composition of what speech needs; `generation` is what the checkpoint
+    `parts` is transformers' processor, or the parts of it that speech needs; `generation` holds what the checkpoint
     suggests for `generate()`.
     """
 
@@ -57,7 +58,7 @@ class Processor:
         self.logits_size = int(text_config.vocab_size)
         self.context = _context(text_config)  # positions of prompt and text together
         pieces: dict[str, int] = self.tokenizer.get_vocab()
-        # Voxtral's table lacks parts of characters
+        # Voxtral's table lacks ids of parts of characters
         self.vocab_size = max(*pieces.values(), len(self.tokenizer) - 1) + 1
         if self.vocab_size > self.logits_size:
             raise CheckpointError(
@@ -77,9 +78,13 @@ class Processor:
     def prompt(self, samples: npt.NDArray[np.float32], instruction: str, system: str | None = None) -> Prompt:
         """The chat template around a clip, mono [n] at `sampling_rate`, and an instruction after it.
 
-        Without a system prompt it has the template's own. Raises AudioContentError: not mono, or longer than the
-        window; CheckpointError: the template fails or has no single place for the audio, the extractor fails, or it
-        takes no system prompt; MemoryError.
+        `system` None: the template's own system prompt, if it has one.
+
+        Raises:
+            AudioContentError: the clip is not mono, or longer than the window.
+            CheckpointError: the template fails or has no single place for the audio, the extractor fails, or the family
+                takes no system prompt.
+            MemoryError
         """
         self.require_fits(samples)
         if system is not None and not self.family.takes_system:
@@ -110,7 +115,7 @@ class Processor:
             )
 
     def prompt_settings(self) -> object:
-        """The settings that determine its prompts beside the tokenizer, for comparison with another's."""
+        """What determines prompts beside the tokenizer, for comparison with another processor's."""
         return self.family.name, self.placeholder_id, self.parts.chat_template, self.extractor.to_dict()
 
     def encode(self, text: str) -> list[int]:
@@ -123,7 +128,7 @@ class Processor:
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def word(self, id_: int) -> str:
-        """The text of one token with the space before it, which some tokenizers leave out where a text begins."""
+        """The text of one token, with the space before it that some tokenizers drop at the beginning of a text."""
         text, piece = self.text([id_]), self.tokenizer.convert_ids_to_tokens(id_)
         return f" {text}" if text and isinstance(piece, str) and piece[0] in "▁Ġ" and text[0] != " " else text
 
@@ -150,8 +155,8 @@ class Processor:
 def _context(text_config: Any) -> int:
     """Positions up to which rope turns every token by its own place alone, whatever the length of the text.
 
-    longrope turns all tokens otherwise once there are more than its original length, those in the cache included, which
-    no cache follows. What transformers calls dynamic does so beyond `max_position_embeddings`.
+    Beyond its original length, longrope turns all tokens by other angles, and those in the cache would keep the former
+    ones. What transformers calls dynamic does so beyond `max_position_embeddings`.
     """
     rope = getattr(text_config, "rope_parameters", None) or {}
     kinds = [rope, *(kind for kind in rope.values() if isinstance(kind, Mapping))]  # one, or one of each kind of layer
@@ -173,7 +178,7 @@ def same_prompts(one: Processor, other: Processor) -> bool:
 def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
     """Number of leading token ids that mean the same to both models: the longest common prefix of their tables.
 
-    Raises TokenizerMismatchError where it does not hold both models' eos ids.
+    Raises TokenizerMismatchError if that prefix lacks an eos id of either model.
     """
     mine, theirs = _pieces(edge), _pieces(cloud)
     most = min(len(mine), len(theirs))
@@ -188,13 +193,13 @@ def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
 
 
 def suggestions(settings: ScoringConfig, processor: Processor) -> dict[str, float]:
-    """What a checkpoint's generation_config.json adds to settings that were left open.
+    """What a checkpoint's generation_config.json adds to settings that were left open, by name.
 
-    ConfigError: a value is none that the setting takes.
+    Raises ConfigError for a value that the setting does not take.
     """
     found = {
         name: value
-        for (name, off), theirs in zip(NOTHING_DONE.items(), SUGGESTED, strict=True)
+        for (name, off), theirs in zip(NOTHING_DONE.items(), GENERATION_NAMES, strict=True)
         if getattr(settings, name) is None and (value := getattr(processor.generation, theirs)) not in (None, off)
     }
     for name, value in found.items():
@@ -205,7 +210,7 @@ def suggestions(settings: ScoringConfig, processor: Processor) -> dict[str, floa
 
 
 def effective(settings: ScoringConfig, processor: Processor) -> ScoringConfig:
-    """The settings for one model: what was left open is as its checkpoint suggests, or off."""
+    """The settings for one model. A setting that was left open is as the checkpoint suggests, or off."""
     found = suggestions(settings, processor)
     opened = {name: found.get(name, off) for name, off in NOTHING_DONE.items() if getattr(settings, name) is None}
     return settings.model_copy(update=opened)
@@ -221,7 +226,10 @@ def _pieces(processor: Processor) -> list[str | None]:
 def eos_ids_of(
     name: str, declared: object, of_tokenizer: int | None, pieces: Mapping[str, int], rows: int
 ) -> tuple[int, ...]:
-    """The ids that end a text: those of generation_config.json, or the end of a turn, or the tokenizer's own."""
+    """The ids that end a text: those of generation_config.json, or else the end of a turn, or else the tokenizer's own.
+
+    Raises CheckpointError for an id beyond `rows`, the number of scores.
+    """
     if declared is None or declared == []:
         declared = pieces.get(_CHAT_END, of_tokenizer)
     ids = declared if isinstance(declared, list) else [declared]

@@ -12,24 +12,24 @@ import numpy.typing as npt
 
 from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError
-from specdec_cli.models.processor import PLACEHOLDERS, SUGGESTED, Processor, Prompt, eos_ids_of
+from specdec_cli.models.processor import GENERATION_NAMES, PLACEHOLDERS, Processor, Prompt, eos_ids_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _UNNAMED: Final = {"moss_audio": {"audio_token_id": 151_654}}
-"""`model_type` -> ids that its files leave to its code, `<|vision_pad|>` of Qwen3's table in MOSS-Audio."""
+"""`model_type` -> ids that stand in its code, not in its files: in MOSS-Audio `<|vision_pad|>` of Qwen3's table."""
 _SUPPRESSED: Final = "suppress_tokens"
 
 
 class RemoteProcessor(Processor):
-    """As much of a processor as a client of a server needs. Raises CheckpointError where its files are missing."""
+    """As much of a processor as a client of a server needs. Raises CheckpointError for missing or malformed files."""
 
     def __init__(self, config: ModelConfig, *, offline: bool) -> None:
         self.name, folder = config.label, _folder(config, offline=offline)
         whole, generation = _read(folder, "config.json"), _read(folder, "generation_config.json")
         self.config = SimpleNamespace(specdec_prompts=whole.get("specdec_prompts"))
-        self.generation: Any = SimpleNamespace(**{name: generation.get(name) for name in (*SUGGESTED, _SUPPRESSED)})
+        self.generation: Any = SimpleNamespace(**{key: generation.get(key) for key in (*GENERATION_NAMES, _SUPPRESSED)})
         self.tokenizer = _tokenizer(self.name, folder)
         pieces: dict[str, int] = self.tokenizer.get_vocab()
         self.vocab_size = max(pieces.values()) + 1
@@ -49,7 +49,7 @@ class RemoteProcessor(Processor):
         self.window_s = float(extractor.get("chunk_length") or 30.0)
 
     def prompt(self, samples: npt.NDArray[np.float32], instruction: str, system: str | None = None) -> Prompt:
-        """A clip, mono [n] at `sampling_rate`, and what the server is to put around it."""
+        """A clip, mono [n] at `sampling_rate`, with the instruction and system prompt for the server's template."""
         self.require_fits(samples)
         return Prompt((), {}, samples, (instruction, system))
 
@@ -86,10 +86,10 @@ def _folder(config: ModelConfig, *, offline: bool) -> Path:
     folder = Path(config.source).expanduser()
     if folder.is_dir():
         return folder
-    from specdec_cli.models.download import describe, not_downloaded
+    from specdec_cli.models.download import not_downloaded, snapshot
 
     try:
-        return Path(describe(config, offline=offline))
+        return Path(snapshot(config, offline=offline))
     except (OSError, ValueError) as error:  # ValueError: no name that the hub could have
         raise not_downloaded(config, error, "processor", offline=offline) from error
 

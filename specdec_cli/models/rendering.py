@@ -1,8 +1,8 @@
 """Chat templates of checkpoints, rendered in a process of their own with little time and memory.
 
-A template is a program of somebody else's: it can loop without end, or multiply strings until the machine is full.
-What it renders is a function of instruction and system prompt, so that one process serves all clips of a command. Run
-as a script, this module is that process; it imports jinja2 and nothing of specdec.
+A template is somebody else's program: it can loop without end, or multiply strings until the memory is full. Its
+result depends on instruction and system prompt alone, so one process serves all clips of a command. Run as a script,
+this module is that process; it imports jinja2 and nothing of specdec.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _rendered(task: str) -> str:
 
 
 def _render(task: dict[str, Any]) -> dict[str, str]:
-    """What `transformers.utils.chat_template_utils` renders, as text or an error."""
+    """Renders as `transformers.utils.chat_template_utils` does: {"text": ...} or {"error": ...}."""
     from jinja2.exceptions import TemplateError as JinjaError
     from jinja2.ext import Extension, loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment

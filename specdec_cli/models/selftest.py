@@ -1,4 +1,4 @@
-"""The self-test of a loaded model: cached, rolled-back and joint passes must score as one pass without a cache.
+"""The self-test of a loaded model: cached, cropped and joint passes must score as one pass without a cache.
 
 A model that fails is refused: its text would be plausible, and wrong. The result is remembered for the same files,
 versions, device and number format.
@@ -33,7 +33,7 @@ Rounding gives up to 7e-5 in float32 and 0.16 in bfloat16; a rollback that is of
 _TIE: Final = {torch.float32: 2e-4, torch.float16: 0.01, torch.bfloat16: 0.08}
 _LENGTH: Final = 6  # tokens of the test text that are scored
 _LONGEST: Final = 8192  # sliding window that is filled
-_OPENING: Final = 9  # ids at the end of a prompt that may spell the beginning of an answer
+_OPENING: Final = 9  # ids at the end of a prompt, where a template may write the beginning of the answer
 _VERSION: Final = 7  # of the test
 _PASSED: Final = "passed"
 _ALONE: Final = "clips of a batch step one by one"
@@ -41,9 +41,9 @@ _WITHOUT_GRAPHS: Final = "without graphs"
 
 
 def tie_tolerance(dtype: torch.dtype) -> float:
-    """Difference of two scores that the number format cannot tell apart, as a share of their row's standard deviation.
+    """The difference below which two scores are a near tie, as a share of their row's standard deviation.
 
-    Kernels of different shapes round differently; two scores that are closer may swap between two runs.
+    Kernels of different shapes round differently, so two scores that are closer may swap between two runs.
     """
     return _TIE.get(dtype, _TIE[torch.bfloat16])
 
@@ -51,12 +51,13 @@ def tie_tolerance(dtype: torch.dtype) -> float:
 def self_test(model: AudioLM) -> None:
     """Tests a model that was just loaded, or looks up that it has passed; sets `model.self_test` and `model.joins`.
 
-    The result is remembered if its weights have a fingerprint. Raises CheckpointError if it fails.
+    Sets `model.slots` to None if the model fails with graphs only. The result is remembered if the weights have a
+    fingerprint. Raises CheckpointError if the model fails.
     """
-    memory, phrase = _memory(model), ""
-    if memory is not None:
+    remembered, phrase = _remembered(model), ""
+    if remembered is not None:
         with suppress(OSError, ValueError):
-            phrase = memory.read_text(encoding="ascii")
+            phrase = remembered.read_text(encoding="ascii")
     if not phrase.startswith(_PASSED):
         try:
             phrase = "; ".join(_test(model))
@@ -64,10 +65,10 @@ def self_test(model: AudioLM) -> None:
             raise
         except Exception as error:  # a module may raise anything
             raise _failed(model, f"{type(error).__name__}: {first_line(error)[:200]}") from error
-        if memory is not None:
+        if remembered is not None:
             with suppress(OSError):
-                memory.parent.mkdir(parents=True, exist_ok=True)
-                memory.write_text(phrase, encoding="ascii")
+                remembered.parent.mkdir(parents=True, exist_ok=True)
+                remembered.write_text(phrase, encoding="ascii")
     model.self_test, found = phrase, phrase.split("; ")
     model.joins = model.joins and _ALONE not in found
     if _WITHOUT_GRAPHS in found:
@@ -87,7 +88,7 @@ def _test(model: AudioLM) -> list[str]:
     prompt, text = _prompt(model, 1.0), _text(model)
     allowed = TOLERANCE.get(model.dtype, TOLERANCE[torch.bfloat16])
     whole = Session(model, prompt, 2 * len(text)).logits(text, _LENGTH + 1)
-    if not whole.amax(dim=-1).isfinite().all():  # no difference would show it
+    if not whole.amax(dim=-1).isfinite().all():  # the comparisons leave such scores out
         raise _failed(model, "its scores are not finite")
     session = _compare_steps(model, prompt, text, whole, allowed)
     opening = [*prompt.ids[-_OPENING:], int(session.logits(()).argmax())]
@@ -163,7 +164,7 @@ def _text(model: AudioLM) -> list[int]:
     return [usable[(at * 7919 + 17) % len(usable)] for at in range(length)]
 
 
-def _memory(model: AudioLM) -> Path | None:
+def _remembered(model: AudioLM) -> Path | None:
     """The file that remembers the result for the same model, in the user's cache; None: there is no cache."""
     home = cache_folder("self-test")
     if home is None or model.weights is None:

@@ -1,4 +1,4 @@
-"""One clip on one model: it takes the whole text every time, feeds what the cache lacks, crops what it has too much."""
+"""One clip on one model: a session gets the whole text, crops its cache to the common prefix, and feeds the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from transformers.cache_utils import Cache
 
     from specdec_cli.models.audio_lm import AudioLM
-    from specdec_cli.models.engine import Shared
+    from specdec_cli.models.engine import Engine
     from specdec_cli.models.processor import Prompt
 
 UNREAD: Final = -1
@@ -29,8 +29,8 @@ class Session:
 
     Args:
         capacity: most tokens that will follow the prompt at any time, drafts included.
-        vocab_size: ids from here on are never scored; None: all that the tokenizer has.
-        engine: makes the forwards with those of other clips; None: they are made here.
+        vocab_size: ids from `vocab_size` on are never scored; None: the tokenizer's number of ids.
+        engine: makes the forwards, together with those of other clips; None: the session makes its own.
 
     Raises ContextError where prompt and text together would not fit into the model's context.
     """
@@ -41,7 +41,7 @@ class Session:
         prompt: Prompt,
         capacity: int,
         vocab_size: int | None = None,
-        engine: Shared | None = None,
+        engine: Engine | None = None,
     ) -> None:
         context = model.processor.context
         if len(prompt.ids) + capacity > context:
@@ -58,7 +58,7 @@ class Session:
         self._after_prompt: torch.Tensor | None = None
         self._engine = engine
         if engine is not None:
-            engine.open(self)
+            engine.register(self)
 
     @property
     def is_read(self) -> bool:
@@ -79,14 +79,14 @@ class Session:
         """Scores what follows the last `positions` (1 to len(text) + 1) prefixes of prompt + text, drafts included.
 
         Returns float32 [positions, vocab_size] raw logits, placeholders at -inf; row i is the distribution after
-        text[: len(text) - positions + 1 + i]. On a GPU they may not have been computed yet: who reads them finds out
-        whether they are finite.
+        text[: len(text) - positions + 1 + i]. On a GPU they may not have been computed yet; whoever reads them checks
+        that they are finite.
         """
         return self.forward(text, positions) if self._engine is None else self._engine.logits(self, text, positions)
 
     def forward(self, text: Sequence[int], positions: int) -> torch.Tensor:
         """What `logits` returns, by a forward of this clip only, prompt and audio included if they are not cached."""
-        if not torch.is_inference_mode_enabled():  # the loop enters it for a block: a token's work is too short for it
+        if not torch.is_inference_mode_enabled():  # the loop enters it once a block: for one token it costs too much
             with torch.inference_mode():
                 return self.forward(text, positions)
         lacking = self.align(text, positions)
@@ -123,7 +123,7 @@ class Session:
     def step(self, token: torch.Tensor) -> torch.Tensor:
         """The raw logits [1, vocab_size] after one more token, int64 [1] on the device, which the host has not read.
 
-        The prompt is cached, and no other clip takes part. `name` follows before the session is asked anything else.
+        The prompt must be cached, and no engine be at work (`can_step`). `name` must follow before any call but `step`.
         """
         assert self.cache is not None
         started, at = time.perf_counter(), self.length
@@ -136,11 +136,11 @@ class Session:
         return self.scored(logits, 1, len(self.fed))
 
     def name(self, ids: Sequence[int]) -> None:
-        """Takes the ids of the last tokens that `step` has fed."""
+        """Gives the ids of the last tokens that `step` has fed."""
         self.fed[-len(ids) :] = ids
 
     @property
-    def steps(self) -> bool:
+    def can_step(self) -> bool:
         """Whether `step` may be called: no engine makes this clip's forwards."""
         return self._engine is None
 
@@ -162,7 +162,7 @@ class Session:
         if self.fed[:keep] != list(text[:keep]):
             keep = next(at for at in range(keep) if self.fed[at] != text[at])
         if positions > len(text) and self._after_prompt is None:
-            self.cache, self.fed = None, []  # the scores after the prompt are requested, and were not kept
+            self.cache, self.fed = None, []  # the row after the prompt is requested, and was not kept
             return list(text)
         if keep < len(self.fed):
             self.cache.crop(keep - len(self.fed))
@@ -177,10 +177,10 @@ class Session:
         return self._with_prompt_row(rows) if positions > text_length and len(rows) < positions else rows
 
     def account(self, tokens: int, ms: float, encoder_ms: float, passes: int) -> None:
-        """Adds a forward that fed text tokens to `work`. If it also read the prompt, their share of it is a step."""
+        """Adds a forward that fed `tokens` text tokens to `work`. If it also read the prompt, their share is a step."""
         step_ms = ms * tokens / (len(self.prompt.ids) + tokens) if passes else ms
         done, prefill_ms = self.work, ms - step_ms
-        self.work = ModelWork(  # of every token: their sum, field by field, would take three times as long
+        self.work = ModelWork(  # at every token; `ModelWork.__add__` would take three times as long
             done.encoder_passes + passes,
             done.forwards + 1,
             done.encoder_ms + encoder_ms,
@@ -191,6 +191,6 @@ class Session:
         )
 
     def _with_prompt_row(self, rows: torch.Tensor | None) -> torch.Tensor:
-        """The row after the prompt, which an earlier forward gave, and `rows` after it."""
+        """The kept row after the prompt, [1, vocab_size], and `rows` after it."""
         assert self._after_prompt is not None
         return self._after_prompt.clone() if rows is None else torch.cat((self._after_prompt, rows))

@@ -32,12 +32,13 @@ Record: TypeAlias = Callable[[Forward], Forward]
 SIZES: Final = (1, 9, 17, 65)
 """Tokens of a recorded forward: a step; 8 and 16 drafted or guessed ones, and a deferred draft, each with one more."""
 JOINT_SIZES: Final = SIZES[:2]
-"""Those of a forward of several clips; a clip that feeds more of them is served alone."""
+"""Tokens of each clip in a forward of several; a clip that feeds more is served alone."""
 CLIPS: Final = (1, 2, 4, 8, 16)
-"""Clips of a recorded forward, as far as there are slots."""
+"""Clips of a recorded forward, up to the number of slots."""
 ROOMS: Final = (512, 1024, 2048)
-"""Positions that attention reads; a slot has the most of them, and the cache of a longer clip grows."""
+"""Positions that attention reads. A slot has the largest number; the cache of a longer clip grows."""
 SPARE: Final = SIZES[-1]
+"""Places at the end of a slot that no text reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class _Shape:
 
 
 class SlotLayer(DynamicLayer):  # type: ignore[misc]
-    """One clip's keys and values of a layer, at the fixed places of its slot; a crop sets their number."""
+    """One clip's keys and values of a layer, at the fixed places of its slot. A crop changes their number alone."""
 
     def __init__(self, memory: LayerMemory, slot: int) -> None:
         super().__init__()
@@ -106,7 +107,7 @@ class LayerMemory(DynamicLayer):  # type: ignore[misc]
         return 0
 
     def clear(self, slot: int) -> None:
-        """Empties a slot: what nothing attends to is multiplied by 0, and has to be finite."""
+        """Zeroes a slot: values that nothing attends to are multiplied by 0, so they have to be finite."""
         self.keys[slot].zero_()
         self.values[slot].zero_()
 
@@ -118,12 +119,13 @@ class Slots:
     refers to its cache any more.
 
     Args:
+        layers: of the decoder.
         count: of slots, each for one clip.
-        record: see `Record`; None: CUDA graphs on a GPU, and elsewhere each forward is made eagerly.
-        compiled: whether the layers of steps of one token are compiled; `let_layers_compile` has seen the module.
+        record: see `Record`; None: CUDA graphs on a GPU; elsewhere each forward is made eagerly.
+        compiled: whether steps of one token run compiled layers; `let_layers_compile` must have prepared the module.
 
     Attributes:
-        told: called with how many forms of a compiled step are recorded, and how many there will be.
+        watch: called while steps are compiled, with how many are done and how many there are.
     """
 
     def __init__(
@@ -131,13 +133,13 @@ class Slots:
     ) -> None:
         self.device = module.get_input_embeddings().weight.device
         self.count, self.compiled = count, compiled
-        self.told: Callable[[int, int], None] = lambda *_: None
+        self.watch: Callable[[int, int], None] = lambda *_: None
         self._module, self._recorder = module, record
         self._record = record or (_cuda_recorder() if self.device.type == "cuda" else lambda forward: forward)
         self._layers = [LayerMemory(self) for _ in range(layers)]
         self._caches: list[Callable[[], Cache | None]] = [lambda: None] * count
         self._columns = torch.arange(ROOMS[-1], device=self.device)
-        self._inputs: dict[tuple[int, int], torch.Tensor] = {}  # of each form, int64 [clips, 2 + tokens]
+        self._inputs: dict[tuple[int, int], torch.Tensor] = {}  # int64 [clips, 2 + tokens], by clips and tokens
         self._recorded: dict[_Shape, Forward] = {}
         self._lock = threading.Lock()
         # within a recorded forward: int64 [B] and [B, q] on the device, and the positions that attention reads
@@ -146,9 +148,9 @@ class Slots:
 
     @torch.inference_mode()
     def record(self) -> None:
-        """Records a forward of every shape. A capture fails when another thread waits for the GPU meanwhile.
+        """Records a forward of every shape. No other thread may wait for the GPU meanwhile: the capture would fail.
 
-        Raises whatever a module raises that cannot be recorded.
+        Raises whatever the module raises if it cannot be recorded.
         """
         if self._recorded:
             return
@@ -156,13 +158,13 @@ class Slots:
         shapes = [_Shape(count, size, room) for count in clips for size in SIZES for room in ROOMS]
         shapes = [shape for shape in shapes if shape.clips == 1 or shape.tokens in JOINT_SIZES]
         for shape in shapes:
-            self._inputs[shape.clips, shape.tokens] = self._packed([], shape).to(self.device)
+            self._inputs[shape.clips, shape.tokens] = self._padded([], shape).to(self.device)
         self._forward(shapes[-1])  # the layers take their memory
         steps, recorded = sum(map(self._is_compiled, shapes)), dict[_Shape, Forward]()
         with compile_every_shape() if self.compiled else nullcontext():
             for shape in shapes:
                 if self._is_compiled(shape):
-                    self.told(sum(map(self._is_compiled, recorded)), steps)
+                    self.watch(sum(map(self._is_compiled, recorded)), steps)
                     self._forward(shape)  # compiles it
                 recorded[shape] = self._record(partial(self._forward, shape))
         self._recorded = recorded
@@ -170,11 +172,11 @@ class Slots:
     def like(self, count: int, *, compiled: bool) -> Slots:
         """Free slots for the same module, without recorded forwards."""
         made = Slots(self._module, len(self._layers), count, self._recorder, compiled=compiled)
-        made.told = self.told
+        made.watch = self.watch
         return made
 
     def cache(self, length: int) -> Cache | None:
-        """An empty cache for `length` positions in a free slot; None: there is none, and the cache has to grow."""
+        """An empty cache for `length` positions in a free slot; None if no slot is free or long enough."""
         with self._lock:
             if not self._recorded or length + SPARE > ROOMS[-1]:
                 return None
@@ -188,18 +190,16 @@ class Slots:
             return cache
 
     def holds(self, cache: Any, tokens: int) -> bool:
-        """Whether a recorded forward can feed that many tokens behind what `cache` holds."""
+        """Whether a recorded forward can feed `tokens` tokens behind those in `cache`."""
         layer = cache.layers[0]
         if not (isinstance(layer, SlotLayer) and layer.memory is self._layers[0]):
             return False
         return tokens <= SIZES[-1] and layer.length + SIZES[-1] <= ROOMS[-1]
 
     def logits(self, feeds: Sequence[Sequence[int] | torch.Tensor], caches: Sequence[Cache]) -> list[torch.Tensor]:
-        """Feeds each clip its tokens, ids or int64 [q] on the device.
+        """Feeds each clip its tokens: ids, or int64 [q] on the device. Every cache has a slot here.
 
-        All caches are held here, and no more than there are slots.
-
-        Returns for each clip a copy of its logits float32 [q, rows]. If it raises, no cache has changed.
+        Returns for each clip a copy of its logits float32 [q, rows]. If a forward raises, no cache has changed.
         """
         joint = [at for at, feed in enumerate(feeds) if len(feed) <= JOINT_SIZES[-1]]
         parts = [*([joint] if joint else ()), *([at] for at, feed in enumerate(feeds) if at not in joint)]
@@ -222,24 +222,24 @@ class Slots:
         read = [() if isinstance(feed, torch.Tensor) else feed for feed in feeds]
         rows = [(layer.slot, layer.length, *ids) for ids, layer in zip(read, layers, strict=True)]
         inputs = self._inputs[clips, size]
-        inputs.copy_(self._packed(rows, shape), non_blocking=True)
+        inputs.copy_(self._padded(rows, shape), non_blocking=True)
         for at, feed in zip(places, feeds, strict=True):
-            if isinstance(feed, torch.Tensor):  # which the host has not read
+            if isinstance(feed, torch.Tensor):  # the host has not read these ids
                 inputs[at, 2 : 2 + len(feed)] = feed
         logits = self._recorded[shape]()
         return [logits[at, : len(feed)].to(torch.float32, copy=True) for at, feed in zip(places, feeds, strict=True)]
 
-    def _packed(self, rows: Sequence[tuple[int, ...]], shape: _Shape) -> torch.Tensor:
+    def _padded(self, rows: Sequence[tuple[int, ...]], shape: _Shape) -> torch.Tensor:
         """Slot, start and ids of each clip, padded: int64 [clips, 2 + tokens] on the host.
 
-        Where there are as many clips as slots, clip i is the one in slot i.
+        With as many clips as slots, row i is the clip in slot i.
         """
         whole = shape.clips == self.count
         spare = ROOMS[-1] - SPARE
-        packed = [[at if whole else 0, spare, *(0,) * shape.tokens] for at in range(shape.clips)]
+        padded = [[at if whole else 0, spare, *(0,) * shape.tokens] for at in range(shape.clips)]
         for at, row in enumerate(rows):
-            packed[row[0] if whole else at][: len(row)] = row
-        made = torch.tensor(packed)
+            padded[row[0] if whole else at][: len(row)] = row
+        made = torch.tensor(padded)
         return made.pin_memory() if self.device.type == "cuda" else made
 
     def _forward(self, shape: _Shape) -> torch.Tensor:

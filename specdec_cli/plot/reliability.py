@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specdec_cli.labels.calibration import CalibrationFound, TemperatureFit
+from specdec_cli.calibrate.fitting import CalibrationFound, TemperatureFit
 from specdec_cli.plot.picture import COLOURS, GROUND, MUTED, picture
 
 if TYPE_CHECKING:

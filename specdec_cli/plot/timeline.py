@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from specdec_cli.export.annotation import layers
 from specdec_cli.export.recordings import CaptionedPiece, Stored
 from specdec_cli.plot.picture import ALERT, COLOURS, GROUND, INK, LINE, MUTED, picture
-from specdec_cli.text import readable
+from specdec_cli.text import one_line
 from specdec_cli.transcript.lines import transcript_at
 from specdec_cli.transcript.records import Transcript
 
@@ -87,11 +87,11 @@ def timelines(stored: Stored, attribute: str, classes: Sequence[str]) -> Iterato
     for recording in recordings:
         if len(recording.pieces) > 1 or len(whole) == 1:
             spans = [span(piece, piece.start_ms / 1000, piece.end_ms / 1000) for piece in recording.pieces]
-            yield Timeline(recording.name, recording.name, None, attribute, classes, spans)
+            yield Timeline(recording.name, one_line(recording.name), None, attribute, classes, spans)
     if len(whole) > 1:
         spans = [span(one.pieces[0], n - 0.5, n + 0.5) for n, one in enumerate(whole, 1)]
-        title = f"{len(spans)} recordings of {readable(stored.transcripts.name)}"
-        yield Timeline(OVERVIEW, title, [one.name for one in whole], attribute, classes, spans)
+        title = f"{len(spans)} recordings of {one_line(stored.transcripts.name)}"
+        yield Timeline(OVERVIEW, title, [one_line(one.name) for one in whole], attribute, classes, spans)
 
 
 def draw(timeline: Timeline, kind: str) -> tuple[bytes, bool]:

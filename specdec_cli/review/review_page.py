@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby, repeat
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -95,6 +95,7 @@ def read_pieces(
     Raises:
         TranscriptError: a file holds something else, or no caption.
         ConfigError: a recording has captions in several modes.
+        ReferencesError: the references are about none of the recordings, or one row may be about several.
     """
     found: dict[tuple[object, ...], ReviewItem] = {}
     known = lexicon.attributes  # a correction is a class that tables of references may name
@@ -105,14 +106,19 @@ def read_pieces(
             run = transcript_at(path, piece.line)
             labels = piece.line.head.labels or {}
             labels = {name: of if of in known[name] else None for name, of in labels.items() if name in known}
-            reference = None if references is None else references.of(run)
-            truth = {} if reference is None else reference.labels
             claims = () if run.measured is None else lexicon.claims(labels, run.measured)
-            found[piece.line.key, run.start_s, run.end_s, run.channel] = ReviewItem(run, labels, truth, claims)
+            found[piece.line.key, run.start_s, run.end_s, run.channel] = ReviewItem(run, labels, {}, claims)
     if not found:
         message = f"{', '.join(map(str, paths))} holds no caption."
         raise WrongFileError(message, hint="Caption recordings first: specdec batch --labels")
-    return sorted(found.values(), key=ReviewItem.order)
+    items = list(found.values())
+    if references is not None:
+        references.require_some([item.run.file for item in items])
+        truths = [references.of(item.run) for item in items]
+        items = [
+            replace(item, truth=truth.labels) if truth else item for item, truth in zip(items, truths, strict=True)
+        ]
+    return sorted(items, key=ReviewItem.order)
 
 
 @dataclass(slots=True)

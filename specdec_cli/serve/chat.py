@@ -18,7 +18,7 @@ from starlette.routing import Route
 from specdec_cli.labels import Lexicon
 from specdec_cli.models.processor import Processor
 from specdec_cli.serve.api_error import ApiError
-from specdec_cli.serve.bodies import Bodies, Body, told
+from specdec_cli.serve.bodies import Bodies, Body, results
 from specdec_cli.serve.caption_object import object_schema
 from specdec_cli.serve.captions import Captions, Step
 from specdec_cli.serve.fetch import fetched
@@ -26,33 +26,34 @@ from specdec_cli.serve.metrics import Metrics
 from specdec_cli.serve.openapi import CHAT, MODELS, document
 from specdec_cli.serve.requests import PREFIX, ChatRequest
 from specdec_cli.transcript import Transcript
+from specdec_cli.transcript.recorder import sum_of_known
 from specdec_cli.types import Mode, Token
 
 UNLIKELY: Final = -9999.0
-"""Log-probability of a token that is not among the likeliest, as in the API itself."""
+"""Log-probability of a token that is not among the most likely ones, as in the API itself."""
 
-_KNOWN: Final = object_schema(Lexicon.shipped())
+_PROPERTIES: Final = object_schema(Lexicon.shipped())
 
 
 class Completion:
-    """What has come of a request so far. `wanted` are the properties of a JSON object; none: the caption as text."""
+    """The answer to a request so far. `wanted` are the properties of a JSON object; none: the caption as text."""
 
     def __init__(self, asked: ChatRequest, mode: Mode, wanted: tuple[str, ...], writer: Processor) -> None:
         self._asked, self._wanted, self._writer = asked, wanted, writer
         self._head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": PREFIX + mode}
         self._caption, self._logprobs = "", list[dict[str, Any]]()
-        self._role = {"role": "assistant"}  # stands in the first chunk
-        self._written: int | None = None  # number of the piece that wrote last
-        self._done = list[Transcript]()
+        self._role = {"role": "assistant"}  # in the first chunk only
+        self._last_piece: int | None = None  # index of the piece whose text came last
+        self._done = list[Transcript]()  # of finished pieces
         self._prompt_tokens, self._audio_tokens = 0, 0
 
     def add(self, step: Step) -> tuple[str, list[dict[str, Any]]]:
-        """Takes in a step; returns the text and the logprobs that it adds."""
+        """Adds a step; returns its text and its logprobs."""
         text, piece, logprobs = step.text, step.piece, list[dict[str, Any]]()
         if text:
-            if self._written not in (None, piece.index):
+            if self._last_piece not in (None, piece.index):
                 text = f"\n{text}"
-            self._written = piece.index
+            self._last_piece = piece.index
         if self._asked.logprobs:
             logprobs = [_logprob(token, self._asked.top_logprobs or 0, self._writer) for token in step.tokens]
         if isinstance(step.made, Transcript):
@@ -64,16 +65,19 @@ class Completion:
         return text, logprobs
 
     def chunk(self, step: Step) -> dict[str, Any]:
-        """Takes in a step; returns the chunk of a stream that tells it."""
+        """Adds a step; returns its chunk of a stream."""
         made, (text, logprobs) = step.made, self.add(step)
-        own = {"transcript": _told(made)} if isinstance(made, Transcript) else {"block": made.model_dump(mode="json")}
+        if isinstance(made, Transcript):
+            own = {"transcript": _without_rounds(made)}
+        else:
+            own = {"block": made.model_dump(mode="json")}
         piece = {name: getattr(step.piece, name) for name in ("index", "start_s", "end_s")}
         delta, self._role = {**self._role, "content": "" if self._wanted else text}, {}
         return self._chunk(delta, None, {"piece": piece, **own}, logprobs)
 
     def last(self) -> Iterator[dict[str, Any]]:
         """The chunks that end a stream."""
-        yield self._chunk({"content": self._object} if self._wanted else {}, self._finish_reason, self._own, [])
+        yield self._chunk({"content": self._object} if self._wanted else {}, self._finish_reason, self._specdec, [])
         if self._asked.stream_options is not None and self._asked.stream_options.include_usage:
             yield {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": self._usage}
 
@@ -82,7 +86,7 @@ class Completion:
         content = self._object if self._wanted else self._caption
         message = {"role": "assistant", "content": content, "refusal": None}
         choice = self._choice("message", message, self._finish_reason, self._logprobs)
-        whole = {"object": "chat.completion", "choices": [choice], "usage": self._usage, "specdec": self._own}
+        whole = {"object": "chat.completion", "choices": [choice], "usage": self._usage, "specdec": self._specdec}
         return self._head | whole
 
     def _chunk(
@@ -112,11 +116,11 @@ class Completion:
         }
 
     @property
-    def _own(self) -> dict[str, Any]:
-        """What specdec says beside the API's own fields."""
+    def _specdec(self) -> dict[str, Any]:
+        """The field `specdec`, beside the API's own fields."""
         done, totals = self._done, [each.totals for each in self._done if each.totals]
         drafted = sum(each.drafted for each in totals)
-        pieces = [_told(each) for each in done]
+        pieces = [_without_rounds(each) for each in done]
         of_one = pieces[0] if len(pieces) == 1 else {}
         times = ("forwards_edge_ms", "forwards_cloud_ms", "total_ms")
         return {
@@ -125,13 +129,13 @@ class Completion:
             "warnings": _each_once(each.warnings for each in done),
             "escalations": sum(each.escalations for each in totals),
             "acceptance_rate": sum(each.accepted for each in totals) / drafted if drafted else None,
-            "timing": {name: _sum(getattr(each.timing, name) for each in done) for name in times},
+            "timing": {name: sum_of_known(getattr(each.timing, name) for each in done) for name in times},
             "pieces": pieces,
         }
 
     @property
     def _object(self) -> str:
-        """The JSON object that `response_format` asks for; of several pieces, the classes on which they agree."""
+        """The JSON object of `response_format`; of several pieces, with the classes on which they agree."""
         found: dict[str, Any] = {"caption": self._caption}
         for labels in (each.labels or {} for each in self._done):
             for attribute, class_ in labels.items():
@@ -141,8 +145,7 @@ class Completion:
         return json.dumps({name: found.get(name) for name in self._wanted}, ensure_ascii=False)
 
 
-def _told(transcript: Transcript) -> dict[str, Any]:
-    """A transcript but for its rounds."""
+def _without_rounds(transcript: Transcript) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(transcript.to_json())
     del found["rounds"]
     return found
@@ -152,13 +155,8 @@ def _each_once(lists: Iterable[Iterable[str]]) -> list[str]:
     return list(dict.fromkeys(word for words in lists for word in words))
 
 
-def _sum(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
 def _logprob(token: Token, listed: int, writer: Processor) -> dict[str, Any]:
-    """A committed token, with the `listed` likeliest in its place, in the API's form."""
+    """A committed token in the API's form, with the `listed` most likely ones in its place."""
 
     def named(id_: int, value: float) -> dict[str, Any]:
         piece = writer.piece(id_)
@@ -183,12 +181,12 @@ def routes(captions: Captions, bodies: Bodies, metrics: Metrics) -> list[Route]:
         return JSONResponse(model(captions.mode_of(request.path_params["name"])))
 
     def answered(body: Body, left: threading.Event) -> Generator[str]:
-        """The events of a stream; else a text for each step, empty but for the last, which is the answer."""
+        """The events of a stream; without a stream, an empty text for each step, and the answer as the last one."""
         asked, body.content = ChatRequest.read(body.content), b""
         settings, mode = asked.settings(captions.limits.text_tokens), captions.mode_of(asked.model)
         if "decoding.mode" in settings:
             mode = captions.mode_of(f"{PREFIX}{settings['decoding.mode']}")
-        answer = Completion(asked, mode, asked.wanted(_KNOWN), captions.loaded.pair.writer)
+        answer = Completion(asked, mode, asked.wanted(_PROPERTIES), captions.loaded.pair.writer)
         sound = asked.sound(lambda url: fetched(url, captions.limits, body, left))
         with closing(captions.steps({**settings, "decoding.mode": mode}, asked.texts, sound, left)) as steps:
             asked.messages.clear()
@@ -205,9 +203,9 @@ def routes(captions: Captions, bodies: Bodies, metrics: Metrics) -> list[Route]:
         yield from map(_event, answer.last()) if asked.stream else (_json(answer.completion()),)
 
     async def chat(request: Request) -> Response:
-        texts = told(request, bodies, captions.submit, answered, captions.limits.caption_s)
+        texts = results(request, bodies, captions.submit, answered, captions.limits.caption_s)
         try:
-            text = await anext(texts)  # what is refused before the first block is refused with its status
+            text = await anext(texts)  # an error before the first block is answered with its status
             if text:
                 head = {"Cache-Control": "no-cache"}
                 return StreamingResponse(_streamed(text, texts), media_type="text/event-stream", headers=head)
@@ -234,7 +232,7 @@ async def _streamed(first: str, texts: AsyncGenerator[str]) -> AsyncGenerator[st
             async for text in texts:
                 yield text
             yield "data: [DONE]\n\n"
-        except ClientDisconnect:  # nobody is there to read more
+        except ClientDisconnect:  # nobody reads more
             return
         except Exception as error:
             yield _event(ApiError.of(error).body)

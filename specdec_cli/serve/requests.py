@@ -1,4 +1,4 @@
-"""Requests of the OpenAI API as specdec takes them: their fields, and what of them is refused by name."""
+"""The requests of the OpenAI API that specdec takes. Anything else in a request is refused by name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from specdec_cli.cloud.protocol import Message
 from specdec_cli.config.fields import AT_PAUSES
@@ -17,7 +17,7 @@ from specdec_cli.serve.api_error import ApiError
 from specdec_cli.serve.caption_object import wanted_properties
 
 PREFIX: Final = "specdec/"
-"""Begins the name of each model; the mode follows."""
+"""Beginning of each model's name; the mode follows."""
 
 SETTABLE: Final = frozenset(
     {
@@ -32,16 +32,16 @@ SETTABLE: Final = frozenset(
 
 
 class SoundData(Message):
-    """A recording's bytes in base64; they decide what it is, and `format` only has to be one that is taken."""
+    """A recording's bytes in base64, or its address as in `audio_url`; the bytes decide what it is, not `format`."""
 
-    data: str = Field(min_length=1)
-    format: Literal["wav", "mp3", "flac", "ogg", "m4a"]
+    data: str
+    format: str | None = Field(None, description="ignored")
 
 
 class Address(Message):
     """A recording as a data URL (data:audio/wav;base64,...), or at a host that the server fetches from."""
 
-    url: str = Field(min_length=1)
+    url: str
 
 
 class SoundPart(Message):
@@ -69,22 +69,23 @@ class ChatMessage(Message):
     """The user's message, or a system prompt."""
 
     role: Literal["user", "system", "developer"]
+    name: str | None = Field(None, description="ignored")
     content: str | list[Annotated[SoundPart | AddressPart | TextPart, Field(discriminator="type")]]
 
     @property
     def parts(self) -> list[SoundPart | AddressPart | TextPart]:
-        """What it says, in parts."""
+        """The content in parts."""
         return [TextPart(type="text", text=self.content)] if isinstance(self.content, str) else self.content
 
 
 class StreamOptions(Message):
-    """What a stream tells."""
+    """What a stream adds at its end."""
 
     include_usage: bool = False
 
 
 class NamedSchema(Message):
-    """A JSON Schema of an object with the properties that are wanted."""
+    """A JSON Schema of an object with the wanted properties."""
 
     name: str = ""
     description: str | None = None
@@ -93,14 +94,14 @@ class NamedSchema(Message):
 
 
 class Format(Message):
-    """The caption as text, an object of it, its classes, emotions and flags, or the wanted properties of that."""
+    """The caption as text, as an object with classes, emotions and flags, or as wanted properties of that object."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = None
 
 
 class ChatRequest(Message):
-    """What POST /v1/chat/completions takes."""
+    """The body of POST /v1/chat/completions."""
 
     model: str
     messages: list[ChatMessage] = Field(min_length=1, max_length=16)
@@ -121,15 +122,26 @@ class ChatRequest(Message):
     modalities: list[Literal["text"]] | None = None
     store: Literal[False] | None = None
     user: str | None = Field(None, description="ignored")
+    metadata: dict[str, JsonValue] | None = Field(None, description="ignored")
+    safety_identifier: str | None = Field(None, description="ignored")
+    prompt_cache_key: str | None = Field(None, description="ignored")
+    service_tier: str | None = Field(None, description="ignored")
+    parallel_tool_calls: bool | None = Field(None, description="ignored: there are no tools")
     specdec: dict[str, JsonValue] = Field({}, description="`language`, and settings by their names: decoding.k")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        """In the API null is the same as no field, also of what is not supported."""
+        return {name: each for name, each in given.items() if each is not None} if isinstance(given, dict) else given
 
     @classmethod
     def read(cls, body: bytes) -> ChatRequest:
-        """The request in a body. Raises ApiError, which names what is not taken."""
+        """The request in a body. Raises ApiError, which names the field that is not taken."""
         try:
             return cls.model_validate_json(body)
         except ValidationError as error:
-            # of the forms that a field may have, the one that fits furthest
+            # a field may have several forms: the error of the form that fits furthest
             first = max(error.errors(include_url=False, include_input=False), key=lambda each: len(each["loc"]))
         steps = [str(step) for step in first["loc"] if step != "str" and "[" not in str(step)]
         once = (step for step, before in zip(steps, [None, *steps], strict=False) if step != before)
@@ -141,9 +153,9 @@ class ChatRequest(Message):
         raise ApiError(400, f"{place or 'The body'}: {first['msg']}.", place, code)
 
     def settings(self, most: int) -> dict[str, object]:
-        """The settings that it changes, by dotted name; at most `most` tokens. Raises ApiError for one that it may not.
+        """The settings that the request changes, by dotted name. Raises ApiError for one that it may not change.
 
-        A larger `max_tokens` means `most`: clients send what their other models can take.
+        A `max_tokens` above `most` means `most`: clients send what their other models can take.
         """
         given: dict[str, object] = dict(self.specdec)
         if "language" in given:
@@ -166,25 +178,28 @@ class ChatRequest(Message):
         return given | {name: value for name, value in own.items() if value is not None}
 
     def sound(self, fetch: Callable[[str], bytes]) -> bytes:
-        """The recording's bytes, which `fetch` gets of an address. Raises ApiError where there is not exactly one."""
+        """The recording's bytes; `fetch` gets those at a URL. Raises ApiError if there is not exactly one recording."""
         parts = [part for message in self.messages for part in message.parts if not isinstance(part, TextPart)]
         if len(parts) != 1:
             says = f"A request has one recording, and this one has {len(parts)}: send one input_audio or audio_url."
             raise ApiError(400, says, "messages", "invalid_audio")
-        if isinstance(part := parts[0], SoundPart):
-            data = part.input_audio.data
-        else:
-            head, _, data = part.audio_url.url.partition(",")
-            if not (head.startswith("data:") and head.endswith(";base64")):
-                return fetch(part.audio_url.url)
+        data = part.input_audio.data if isinstance(part := parts[0], SoundPart) else part.audio_url.url
+        if isinstance(part, AddressPart) or ":" in data:
+            head, _, coded = data.partition(",")
+            if not head.lower().startswith("data:"):
+                return fetch(data)
+            if not head.lower().endswith(";base64"):
+                says = "A recording in a data URL has to be in base64: data:audio/wav;base64,..."
+                raise ApiError(400, says, "messages", "invalid_audio")
+            data = coded
         try:
-            return base64.b64decode(data, validate=True)
+            return base64.b64decode(data.replace("\n", "").replace("\r", ""), validate=True)
         except ValueError:
             raise ApiError(400, "The recording is not valid base64.", "messages", "invalid_audio") from None
 
     @property
     def texts(self) -> dict[str, str]:
-        """The user's instruction and the system prompt, by the names of their settings, where there are such."""
+        """The user's instruction and the system prompt, if the request has them, by the names of their settings."""
         found = defaultdict[str, list[str]](list)
         for message in self.messages:
             name = "prompt.text" if message.role == "user" else "prompt.system"
@@ -192,9 +207,9 @@ class ChatRequest(Message):
         return {name: text for name, lines in found.items() if (text := "\n".join(lines).strip())}
 
     def wanted(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-        """The properties of the JSON object that is asked for, of those that are `known`; none: the caption as text.
+        """The properties of the JSON object that the request wants, all of them `known`; none: the caption as text.
 
-        Raises ApiError where the object could break the given schema.
+        Raises ApiError if the object could break the given schema.
         """
         form = self.response_format
         if form is None or form.type == "text":

@@ -34,10 +34,10 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
         edge_token_share=_ratio(sources["edge"] + sources["accepted"], sources.total()),
         # of a round without a draft, the first token is the cloud's own
         run_on=sources["cloud"] - sum(event.source[:1] == ("cloud",) for event in rounds) if cloud_takes_part else None,
-        network_ms=_sum(event.network_ms for event in rounds),
-        hidden_ms=_sum(event.hidden_ms for event in rounds),
+        network_ms=sum_of_known(event.network_ms for event in rounds),
+        hidden_ms=sum_of_known(event.hidden_ms for event in rounds),
         thrown_away=finished.thrown_away,
-        near_ties=_sum(event.near_ties for event in rounds),
+        near_ties=sum_of_known(event.near_ties for event in rounds),
         guessed=finished.guessed,
         guesses_kept=finished.guesses_kept,
         forwards_edge=edge.forwards if edge else None,
@@ -102,7 +102,7 @@ def gpu_mb() -> float | None:
     return round(float(sum(map(torch.cuda.max_memory_allocated, range(torch.cuda.device_count())))) / 2**20, 1)
 
 
-def _sum(values: Iterable[float | None]) -> Any:
+def sum_of_known(values: Iterable[float | None]) -> Any:
     """The sum of the measured values; None if there is none."""
     measured = [value for value in values if value is not None]
     return sum(measured) if measured else None

@@ -159,7 +159,7 @@ class ClassScores(Record):
 
 
 def _malformed(place: str, reason: str) -> WrongFileError:
-    hint = "Delete that line and caption the recording again; each line is a JSON object as specdec writes it."
+    hint = "Name a file of transcripts (.jsonl). If it is one, delete that line and caption the recording again."
     return WrongFileError(f"{place} is no transcript of schema 1: {reason}.", hint=hint)
 
 
@@ -231,7 +231,7 @@ class TranscriptHead(Record):
             return cls.model_validate(values)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            raise _malformed(place, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+            raise _malformed(place, f"{'.'.join(map(str, first['loc'])) or 'line'}: {first['msg']}") from error
 
 
 class Started(TranscriptHead):

@@ -127,7 +127,8 @@ def record_tracks(
     stop = StopRules(settings, cloud_ids, pair.writer.text, language, edge_ids)
     drafter = Drafter(pair.next_scores("edge", edge_prompt, settings, edge_ids))
     verifier = LocalVerifier(pair.next_scores("cloud", cloud_prompt, settings, cloud_ids), AcceptanceConfig())
-    loop = Loop(drafter, verifier, Gate("always"), stop, settings, CloudCalls(settings, Costs()))
+    gate = Gate("always")
+    loop = Loop(drafter, verifier, gate, stop, settings, CloudCalls(settings, Costs(), drafter, gate))
     for _ in loop.run():
         pass
     drafted = drafter.propose((), settings.max_new_tokens, Gate("never").open(0)).ids

@@ -50,7 +50,7 @@ _HEADS: Final = {
 
 
 class _Unpacked(Journal[dict[str, object]]):
-    """The table, which a later run goes on from; it remembers the last row of each file of the data set."""
+    """The table, which a later run resumes; it remembers the last row of each file of the data set."""
 
     def __init__(self, path: Path, label: str) -> None:
         self.done: dict[str, int] = {}
@@ -79,7 +79,7 @@ class _Unpacked(Journal[dict[str, object]]):
 
 
 class Unpacking:
-    """Unpacks a data set into a folder, which a later call goes on with.
+    """Unpacks a data set into a folder, which a later call resumes.
 
     Attributes:
         count, before: recordings that were written now, and in earlier runs.
@@ -97,6 +97,8 @@ class Unpacking:
     def run(self, watch: Watch, *, limit: int | None = None, stopped: Callable[[], bool] = lambda: False) -> None:
         """Writes what the folder lacks; `limit`: recordings that it is to hold.
 
+        A later run reads the data set from its start, and so tells of the same damage and of the same rows.
+
         Raises:
             ConfigError: the folder holds what was unpacked of another data set.
             TranscriptError: it holds something else, or cannot be written.
@@ -109,18 +111,21 @@ class Unpacking:
             hint = "Name a new folder; it will be created."
             raise WrongFileError(f"{self._folder} holds something other than a data set that was unpacked.", hint=hint)
         with _Unpacked(self._folder / TABLE, label) as rows:
-            self.before = rows.count
-            begun = [at for at, shard in enumerate(self._set.shards) if shard.label in rows.done]
-            left = self._set.shards[max(begun, default=0) :]
-            watch.begin(len(left))
-            for shard in left:
+            self.before, passed = rows.count, 0
+            watch.begin(len(self._set.shards))
+            for shard in self._set.shards:
                 watch.step(shard.label)
                 try:
                     for sample in samples(shard, self._set.root, self._column, self.skips.note):
-                        if stopped() or (limit is not None and self.before + self.count >= limit):
+                        if stopped() or (limit is not None and passed >= limit):
                             return
+                        if sample.sound is None:
+                            problem = sample.problem or "it has no recording"
+                            self.skips.leave_out(f"{shard.label}, row {sample.number}", problem)
+                            continue
+                        passed += 1
                         if sample.number > rows.done.get(shard.label, 0):
-                            self._add(rows, shard, sample, label)
+                            self._add(rows, shard, sample, sample.sound, label)
                 except SpecdecError:
                     raise
                 except Exception as error:  # whatever pyarrow and tarfile raise for damaged files
@@ -128,11 +133,8 @@ class Unpacking:
                     watch.failed(shard.label, typed(error))
                 watch.advance()
 
-    def _add(self, rows: _Unpacked, shard: Shard, sample: Sample, label: str) -> None:
-        if sample.sound is None:
-            self.skips.leave_out(f"{shard.label}, row {sample.number}", sample.problem or "it has no recording")
-            return
-        file = self._written(sample.sound, shard, sample, rows.files)
+    def _add(self, rows: _Unpacked, shard: Shard, sample: Sample, sound: bytes, label: str) -> None:
+        file = self._written(sound, shard, sample, rows.files)
         rows.files.add(file)
         own = {"unpacked": 1, "file": file}
         cells = {self._column_named(name, sample.cells): cell for name, cell in sample.cells.items()}
@@ -184,7 +186,7 @@ class Unpacking:
 
 
 def _names(sample: Sample, head: bytes, folders: list[str]) -> Iterator[str]:
-    """Relative names for a recording, the best first: as its maker called it, and then with the number of its row."""
+    """Relative names for a recording, the best first: that of its maker, then the same with the number of its row."""
     path = PurePosixPath(sample.name.replace("\\", "/"))
     inner = [] if path.is_absolute() or re.match("[A-Za-z]:", sample.name) else path.parts[:-1]
     known = _ENDING.fullmatch(path.name)

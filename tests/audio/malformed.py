@@ -93,7 +93,7 @@ def _headers() -> dict[str, Content]:
 def _contents() -> dict[str, Content]:
     def spoiled(value: float, where: object, channels: int = 1) -> Content:
         samples = tone(1.0, channels=channels)
-        samples[where] = value  # type: ignore[call-overload]
+        samples[where] = value
         return lambda _: sndfile_bytes(samples, 16000, "float.wav")
 
     cases: dict[str, Content] = {

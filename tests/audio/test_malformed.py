@@ -1,7 +1,6 @@
 """Files that are refused, each with its error, and what is close to them and taken."""
 
 import math
-import struct
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,40 +11,29 @@ import pytest
 
 from specdec_cli.audio import from_samples, open_recording
 from specdec_cli.audio.sound import Sound
-from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioError, AudioNotFoundError, TooLongError
-from specdec_cli.inputs.recording import InputFile
-from tests.audio.encode import (
-    FFMPEG,
-    SNDFILE,
-    Samples,
-    healthy,
-    load_audio,
-    sndfile_bytes,
-    tone,
-    video_bytes,
-    wav_bytes,
-)
-from tests.audio.malformed import CASES, Case, malformed_files
+from specdec_cli.errors import AudioContentError, AudioError, AudioNotFoundError, TooLongError
+from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone
+from tests.audio.malformed import CASES, malformed_files
 from tests.audio.test_formats import saved
 from tests.tiers import few
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     made = tmp_path_factory.mktemp("malformed")
     malformed_files(made, seed=0)
     return made
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+def _nothing_is_printed(capfd) -> Iterator[None]:
     yield
     printed = capfd.readouterr()
     assert (printed.out, printed.err) == ("", "")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_is_refused_with_its_own_error(case: Case, folder: Path) -> None:
+def test_is_refused_with_its_own_error(case, folder):
     path = folder / case.name
     with pytest.raises(AudioError) as raised:
         load_audio(path)
@@ -54,25 +42,6 @@ def test_is_refused_with_its_own_error(case: Case, folder: Path) -> None:
     assert raised.value.message.endswith(".")
     assert "\n" not in raised.value.message
     assert raised.value.hint
-
-
-@pytest.mark.parametrize("extension", [*SNDFILE, *FFMPEG])
-def test_flipped_bytes(extension: str, tmp_path: Path) -> None:
-    original = np.frombuffer(healthy(extension, 0.5), np.uint8)
-    path = tmp_path / f"clip.{extension}"
-    for seed in range(24):
-        rng = np.random.default_rng(seed)
-        damaged = original.copy()
-        reach = 200 if seed % 2 else len(damaged)  # half of them hit the header
-        where = rng.integers(0, min(reach, len(damaged)), size=int(rng.integers(1, 20)))
-        damaged[where] = rng.integers(0, 256, size=len(where))
-        path.write_bytes(damaged.tobytes())
-        try:
-            samples, _ = load_audio(path)
-        except AudioError:
-            continue
-        assert np.isfinite(samples).all()
-        assert len(samples) >= 1600
 
 
 def check(samples: Samples, rate: int = 16000) -> None:
@@ -97,48 +66,20 @@ def at(dbfs: float) -> Samples:
         (np.concatenate([tone(15.0) * 0, tone(0.04), tone(15.0) * 0]), None),
     ],
 )
-def test_samples_with_nothing_to_describe_are_refused(samples: Samples, fault: str | None) -> None:
+def test_samples_with_nothing_to_describe_are_refused(samples, fault):
     with nullcontext() if fault is None else pytest.raises(AudioContentError, match=fault):
         check(samples)
 
 
-@pytest.mark.parametrize(
-    ("data", "fault"),
-    [
-        (healthy("m4a", 4.0)[:9000], "it is damaged or cut short"),
-        (healthy("flac", 4.0)[:100], "it is damaged or cut short"),
-        (video_bytes("mp4", sound=False), "it holds no sound"),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 96044\n", "pointer of Git LFS"),
-        (wav_bytes(bytes(32000), channels=0), "format or codec is not known"),
-        (b"", "is empty"),
-    ],
-)
-def test_it_is_told_whether_a_file_is_damaged_without_sound_or_unknown(data: bytes, fault: str, tmp_path: Path) -> None:
-    with pytest.raises(AudioDecodeError, match=fault):
-        load_audio(saved(tmp_path, data))
-
-
 @pytest.mark.parametrize("rate", [11025, 16000, 44100, 48000])
-def test_a_constant_offset_is_silence(rate: int, tmp_path: Path) -> None:
+def test_a_constant_offset_is_silence(rate, tmp_path):
     offset = tone(1.0, rate) * 0 + np.float32(0.7)
     with pytest.raises(AudioContentError, match="silent"):
         load_audio(saved(tmp_path, sndfile_bytes(offset, rate, "wav")))
     load_audio(saved(tmp_path, sndfile_bytes(offset + tone(1.0, rate, amplitude=0.01), rate, "wav")))
 
 
-def test_the_bytes_of_a_recording_that_is_too_long_are_not_read(tmp_path: Path) -> None:
-    size = 40 << 30  # a sparse file: nothing of it lies on the disk
-    path = tmp_path / "sparse.wav"
-    with path.open("wb") as file:
-        file.write(b"RF64\xff\xff\xff\xffWAVEds64" + struct.pack("<IQQQI", 28, size + 72, size, size // 2, 0))
-        file.write(b"fmt " + struct.pack("<IHHIIHH", 16, 1, 1, 16_000, 32_000, 2, 16) + b"data\xff\xff\xff\xff")
-        file.truncate(size)
-    with pytest.raises(TooLongError) as caught:
-        open_recording(path, window_s=30.0)
-    assert InputFile(str(path)).content_of(caught.value) is None  # of the line that says so
-
-
-def test_the_longest_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_recording(tmp_path, monkeypatch):
     monkeypatch.setattr("specdec_cli.audio.codecs.MAX_DURATION_S", 2.0)
     for extension in ("wav", "flac", "ogg", "mp3", "m4a", "webm", "opus", "aac"):
         load_audio(saved(tmp_path, healthy(extension, 1.5), f"a.{extension}"))
@@ -149,7 +90,7 @@ def test_the_longest_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("extension", few(["wav", "flac", "ogg", "mp3", "m4a", "webm"], 2))
-def test_no_more_is_decoded_than_may_be_taken(extension: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_is_decoded_than_may_be_taken(extension, tmp_path, monkeypatch):
     made: list[Sound] = []
 
     class Kept(Sound):
@@ -168,7 +109,7 @@ def test_no_more_is_decoded_than_may_be_taken(extension: str, tmp_path: Path, mo
 @pytest.mark.parametrize(
     "path", ["", "nul\0byte.wav", "/dev/null", "/dev/zero", "n" * 300 + ".wav", "http://a.b/c.wav"]
 )
-def test_what_is_no_file_at_all(path: str) -> None:
+def test_what_is_no_file_at_all(path):
     with pytest.raises(AudioNotFoundError) as raised:
         load_audio(path)
     assert raised.value.hint

@@ -17,8 +17,8 @@ from tests.batch.lines import SETTINGS, failed_line, good_line, write
 def terms(**changes: object) -> Check:
     asked = changes.pop("asked", lambda _: ("en", "Describe."))
     made: dict[str, object] = {"mode": "edge", "settings": {**SETTINGS, "stop_strings": ()}, "edge": "edge"}
-    known = Terms(**{"language": None, "prompt": None, "cloud": None, "labels": False, **made, **changes})  # type: ignore[arg-type]
-    return accepting(known, asked)  # type: ignore[arg-type]
+    known = Terms(**{"language": None, "prompt": None, "cloud": None, "labels": False, **made, **changes})
+    return accepting(known, asked)
 
 
 def opened(tmp_path: Path, accepts: Check, *lines: Transcript) -> Output:
@@ -26,7 +26,7 @@ def opened(tmp_path: Path, accepts: Check, *lines: Transcript) -> Output:
         return output
 
 
-def test_the_same_settings_are_accepted(tmp_path: Path) -> None:
+def test_the_same_settings_are_accepted(tmp_path):
     other_style = good_line("/b.wav", settings={**SETTINGS, "style": None})
     opened(tmp_path, terms(), good_line("/a.wav"), failed_line("/c.wav"), other_style)
     opened(tmp_path, terms(asked=lambda _: None), good_line("/a.wav", language="zh", prompt="别的"))
@@ -44,7 +44,7 @@ def test_the_same_settings_are_accepted(tmp_path: Path) -> None:
         ({"asked": lambda _: ("zh", "描述")}, "language was 'en' and is 'zh'; prompt was 'Describe.' and is '描述'"),
     ],
 )
-def test_other_settings_are_named_with_both_values(tmp_path: Path, changes: dict[str, object], said: str) -> None:
+def test_other_settings_are_named_with_both_values(tmp_path, changes, said):
     with pytest.raises(ConfigError) as raised:
         opened(tmp_path, terms(**changes), good_line("/a.wav"))
     assert raised.value.message == f"{tmp_path / 'o.jsonl'}:1 was made with other settings: {said}."
@@ -65,13 +65,11 @@ KNOWN = {"name": "edge", "dtype": "float32", "device": "cpu", "weights": "sha256
         ("sha256:1", {}, {"edge": {"repetition_penalty": 1.1}}, "suggested was null and is .*repetition_penalty"),
     ],
 )
-def test_other_models_are_refused_once_they_are_known(
-    tmp_path: Path, then: str | None, now: dict[str, str], suggested: object, told: str | None
-) -> None:
+def test_other_models_are_refused_once_they_are_known(tmp_path, then, now, suggested, told):
     models = Models(edge=ModelInfo(**KNOWN | {"weights": then}), cloud=None)
     failed = failed_line("/b.wav")  # which came to no model, so that none can have suggested anything
     output = opened(tmp_path, terms(), failed, good_line("/a.wav", models=models))
     loaded = Models(edge=ModelInfo(**KNOWN | now), cloud=None)
     here = SimpleNamespace(models=loaded, settings={"suggested": suggested} if suggested else {})
     with nullcontext() if told is None else pytest.raises(ConfigError, match=rf"o\.jsonl:2 .*{told}"):
-        output.require(lambda line: loaded_changes(line.head, here, ("dtype", "weights")))  # type: ignore[arg-type]
+        output.require(lambda line: loaded_changes(line.head, here, ("dtype", "weights")))

@@ -56,7 +56,7 @@ STANDING: dict[str, tuple[list[Transcript], list[str | None], bool]] = {
 
 
 @pytest.mark.parametrize("case", STANDING)
-def test_lines_that_stand_are_kept_and_put_together(tmp_path: Path, case: str) -> None:
+def test_lines_that_stand_are_kept_and_put_together(tmp_path, case):
     lines, captions, complete = STANDING[case]
     others = good_line("/x.wav", "other"), good_line("/y.wav", "other")
     path = write(tmp_path / "o.jsonl", others[0], *lines[:1], others[1], *lines[1:])
@@ -70,7 +70,7 @@ def test_lines_that_stand_are_kept_and_put_together(tmp_path: Path, case: str) -
     assert os.listdir(tmp_path) == ["o.jsonl"]
 
 
-def test_new_lines_take_the_place_of_old_ones_when_it_is_closed_and_a_link_stays_one(tmp_path: Path) -> None:
+def test_new_lines_take_the_place_of_old_ones_when_it_is_closed_and_a_link_stays_one(tmp_path):
     (tmp_path / "disk").mkdir()
     real = write(tmp_path / "disk" / "real.jsonl", failed_line("/a.wav"), good_line("/b.wav"))
     link = tmp_path / "o.jsonl"
@@ -85,7 +85,7 @@ def test_new_lines_take_the_place_of_old_ones_when_it_is_closed_and_a_link_stays
     assert all(line.caption for line in read_transcripts(real))
 
 
-def test_a_text_that_looks_like_rounds_is_no_end(tmp_path: Path) -> None:
+def test_a_text_that_looks_like_rounds_is_no_end(tmp_path):
     tricky = good_line("/a.wav", caption='x","rounds":[{"y":1}]', prompt='","rounds":[')
     path = write(tmp_path / "o.jsonl", tricky, good_line("/b\u2028.wav"))
     lines: list[Line] = []
@@ -99,9 +99,7 @@ def test_a_text_that_looks_like_rounds_is_no_end(tmp_path: Path) -> None:
     [('"totals":', '"totals"'), ('"rounds":[]', '"rounds":[{]'), ('"rounds":[]', '"rounds":{}'), ('"uplink"', '"up'),
      ('}\n', '\n'), ('"timing":', '"timing":\0'), ('"load_s":null', '"load_s":NaN')],
 )  # fmt: skip
-def test_a_line_that_is_damaged_within_its_rounds_is_not_taken_as_captioned(
-    tmp_path: Path, there: str, damaged: str
-) -> None:
+def test_a_line_that_is_damaged_within_its_rounds_is_not_taken_as_captioned(tmp_path, there, damaged):
     """And the file stays as it is, so that the good lines can be saved."""
     path, whole = tmp_path / "o.jsonl", f"{good_line('/a.wav').to_json()}\n"
     assert there in whole
@@ -114,7 +112,7 @@ def test_a_line_that_is_damaged_within_its_rounds_is_not_taken_as_captioned(
     assert path.read_text("utf-8") == before
 
 
-def test_a_refused_line_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+def test_a_refused_line_leaves_the_file_as_it_was(tmp_path):
     def refuse(line: Line) -> None:
         raise ConfigError(f"line {line.number}")
 
@@ -129,7 +127,7 @@ def test_a_refused_line_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     assert files(path) == ["b.wav"]
 
 
-def test_a_run_that_writes_nothing_leaves_no_file(tmp_path: Path) -> None:
+def test_a_run_that_writes_nothing_leaves_no_file(tmp_path):
     with Output(tmp_path / "o.jsonl", accept):
         pass
     (tmp_path / "mine.jsonl").touch()

@@ -10,7 +10,7 @@ from tests.mini_pair import captioner
 
 
 @pytest.mark.ci
-def test_a_generate_that_fails_is_left_out_and_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_generate_that_fails_is_left_out_and_noted(monkeypatch):
     def fail(*_: object) -> None:
         raise NotImplementedError
 
@@ -34,11 +34,11 @@ def test_a_generate_that_fails_is_left_out_and_noted(monkeypatch: pytest.MonkeyP
         (0.9, 1.3, "For speed, use hybrid or cloud, not lossless."),
     ],
 )
-def test_what_pays_is_said_from_what_was_measured(lossless: float, hybrid: float, advice: str) -> None:
+def test_what_pays_is_said_from_what_was_measured(lossless, hybrid, advice):
     def contender(name: str, gain: float) -> SimpleNamespace:
         return SimpleNamespace(name=name, to_cloud=SimpleNamespace(value=gain))
 
     found = [contender("cloud", 1.0), contender("lossless", lossless), contender("hybrid", hybrid)]
-    told = run.what_pays(found, 2.0, 8.04)  # type: ignore[arg-type]
+    told = run.what_pays(found, 2.0, 8.04)
     assert told.startswith("An edge step takes 2.0 ms and a forward of the cloud 8.0 ms: ")
     assert told.endswith(advice)

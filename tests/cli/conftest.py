@@ -16,14 +16,14 @@ Specdec = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="session")
-def recordings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def recordings(tmp_path_factory) -> list[str]:
     """Three short recordings."""
     folder = tmp_path_factory.mktemp("recordings")
     return [str(write_voice(folder / f"voice {seed}.wav", seed, 1.0)) for seed in range(3)]
 
 
 @pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_environment(monkeypatch) -> None:
     for name in os.environ:
         if name.startswith("SPECDEC_") or name in ("CI", "NO_COLOR", "FORCE_COLOR"):
             monkeypatch.delenv(name)
@@ -31,22 +31,23 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def specdec(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Specdec:
-    """Run `specdec ARGUMENTS` in this process: `main` and all, with the mini pair in place of loading it."""
+def specdec(monkeypatch, tmp_path, capfdbinary) -> Specdec:
+    """Run `specdec ARGUMENTS` in this process and the temporary folder, with the mini pair in place of loading it.
+
+    `loads=False`: it must come to its end without a model.
+    """
     mini_pair()
     monkeypatch.setattr(Captioner, "load", load_mini)
+    monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str | Path) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["specdec", *map(str, arguments)])
-        capfdbinary.readouterr()
-        code = exit_code()
+    def run(*arguments: str | Path, loads: bool = True) -> Outcome:
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "argv", ["specdec", *map(str, arguments)])
+            if not loads:
+                patched.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
+            capfdbinary.readouterr()
+            code = exit_code()
         out, err = capfdbinary.readouterr()
         return Outcome(code, out.decode(), err.decode())
 
     return run
-
-
-@pytest.fixture
-def unloaded(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No model is loaded from here on."""
-    monkeypatch.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))

@@ -31,6 +31,8 @@ from tests.mini_pair import captioner_for, mini_pair
 
 COMMAND = (sys.executable, "-m", "specdec_cli")
 CHINESE = "zh_CN.UTF-8"
+QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=4")
+"""Settings that make a caption cheap, for tests of what is around it."""
 _ROOT = Path(__file__).parents[2]
 _SETS_THE_SCENE = ("CI", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 
@@ -237,7 +239,7 @@ def _become(
         for number in closed:  # as Python finds it at its start
             os.close(number)
             setattr(sys, ("stdin", "stdout", "stderr")[number], None)
-        Captioner.load = load_mini  # type: ignore[assignment, method-assign]
+        Captioner.load = load_mini
         code = exit_code(command, own_process=True)
         sys.stdout.flush()
     except BaseException:

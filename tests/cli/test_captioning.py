@@ -1,11 +1,16 @@
 """What `caption` and `batch` do alike: inputs, resuming, counts, exports and exit codes."""
 
+import csv
+import json
+import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import soundfile
 
@@ -15,99 +20,192 @@ from specdec_cli.cli.captioning import command_line
 from specdec_cli.console.progress import show_counts, show_warnings
 from specdec_cli.console.view import View
 from specdec_cli.inputs.recording import InputFile
+from specdec_cli.transcript import Transcript
 from tests.batch.lines import good_line
-from tests.cli.conftest import Specdec
+from tests.cli.harness import QUICK
 from tests.cli.harness import Outcome as Ended
 from tests.console.screens import Screen
-from tests.mini_pair import RATE, voice, write_voice
+from tests.mini_pair import RATE, captioner, voice, write_voice
 from tests.transcript.lines import read_transcripts
 
-QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=4")
 Run = Callable[..., Ended]
+OUTPUT = Path("out.jsonl")
 
 
 @pytest.fixture(params=["caption", "batch"])
-def run(request: pytest.FixtureRequest, specdec: Specdec, tmp_path: Path) -> Run:
+def run(request, specdec) -> Run:
     """Either command with an output."""
-    return lambda *given: specdec(request.param, *given, *QUICK, "-o", tmp_path / "out.jsonl")
+    return lambda *given, **how: specdec(request.param, *given, *QUICK, "-o", OUTPUT, **how)
 
 
 @pytest.fixture
-def clips(tmp_path: Path) -> Path:
-    (tmp_path / "clips").mkdir()
-    for index in range(4):
-        write_voice(tmp_path / "clips" / f"{index}.wav", index, 0.4)
-    write_voice(tmp_path / "clips" / "other.flac", 5, 0.4)
+def clips(tmp_path) -> Path:
+    """Two folders with recordings of the same names, and a note."""
+    for seed, name in enumerate(("ann/1.wav", "ann/2.wav", "bob/1.wav", "bob/2.flac")):
+        (tmp_path / "clips" / name).parent.mkdir(parents=True, exist_ok=True)
+        write_voice(tmp_path / "clips" / name, seed, 0.4)
+    (tmp_path / "clips" / "notes.txt").write_text("not a recording")
     return tmp_path / "clips"
 
 
-def captioned(folder: Path) -> list[str]:
-    return sorted(Path(line.file).name for line in read_transcripts(folder / "out.jsonl") if line.caption is not None)
+def break_file(path: Path) -> bytes:
+    whole = path.read_bytes()
+    path.write_bytes(whole[:60])
+    return whole
 
 
-def test_the_first_recordings_alone(run: Run, clips: Path, tmp_path: Path) -> None:
+def by_name(folder: Path) -> dict[str, Transcript]:
+    lines = list(read_transcripts(OUTPUT))
+    named = {os.path.relpath(line.file, folder): line for line in lines}
+    assert len(named) == len(lines), "a recording is there twice"
+    return named
+
+
+def captioned(folder: Path) -> set[str]:
+    return {name for name, line in by_name(folder).items() if line.caption is not None}
+
+
+def test_the_first_recordings_alone(run, clips):
     for _ in range(2):  # the same command again does nothing more
-        assert run(clips, "--limit", "2").code == 0
-        assert captioned(tmp_path) == ["0.wav", "1.wav"]
-    outcome = run(clips, "--limit", "3")
-    assert "1 captioned" in outcome.err
-    assert "2 done before" in outcome.err
-    assert captioned(tmp_path) == ["0.wav", "1.wav", "2.wav"]
+        assert run(clips, "-r", "--limit", "2").code == 0
+        assert captioned(clips) == {"ann/1.wav", "ann/2.wav"}
+    assert "1 captioned  2 done before" in run(clips, "-r", "--limit", "3").err
+    assert captioned(clips) == {"ann/1.wav", "ann/2.wav", "bob/1.wav"}
 
 
-def test_patterns_manifests_exports_and_a_new_start(run: Run, clips: Path, tmp_path: Path) -> None:
-    texts = tmp_path / "texts"
-    assert run(clips, "--glob", "*.flac", "--export", "txt", "--export-dir", texts).code == 0
-    assert captioned(tmp_path) == ["other.flac"]
-    assert [path.name for path in texts.rglob("*.txt")] == ["other.txt"]
-    (tmp_path / "m.csv").write_text("file,id\nclips/0.wav,a\nclips/1.wav,b\n")
-    assert run("--manifest", tmp_path / "m.csv", "--overwrite").code == 0
-    assert {line.id for line in read_transcripts(tmp_path / "out.jsonl")} == {
-        "a",
-        "b",
-    }  # a batch writes as clips finish
+def test_a_new_recording_and_a_changed_one_are_captioned_and_no_other(run, clips):
+    run(clips, "-r")
+    before = by_name(clips)
+    write_voice(clips / "ann" / "2.wav", 70)
+    write_voice(clips / "new.wav", 71)
+    os.utime(clips / "bob" / "1.wav")  # touched, not changed
+    assert "2 captioned  3 done before" in run(clips, "-r").err
+    after = by_name(clips)
+    assert len(after) == 5
+    assert {name for name in before if after[name] != before[name]} == {"ann/2.wav"}
+    assert "0 captioned  5 done before" in run(clips, "-r", loads=False).err
 
 
-def test_what_failed_or_was_degraded_is_made_again(run: Run, clips: Path, tmp_path: Path) -> None:
-    whole = (clips / "2.wav").read_bytes()
-    (clips / "2.wav").write_bytes(whole[:60])
-    assert run(clips).code == 1
-    output = tmp_path / "out.jsonl"
-    lines = list(read_transcripts(output))
-    lines = [line.model_copy(update={"degraded": "x"} if "0.wav" in line.file else {}) for line in lines]
-    output.write_text("".join(line.to_json() + "\n" for line in lines), "utf-8")
-    assert "4 done before" in run(clips).err  # another run makes what failed again, and leaves what is degraded
-    (clips / "2.wav").write_bytes(whole)
-    degraded = [line.file for line in read_transcripts(tmp_path / "out.jsonl") if line.degraded]
-    assert len(degraded) == 1
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["-k", "7"], " and is 7"),
+        (["-l", "en"], "language was 'zh' and is 'en'"),
+        (["--segment", "2"], "segment_s was null and is 2.0"),
+    ],
+    ids=" ".join,
+)
+def test_changed_settings_are_named_and_refused_unless_overwritten(run, clips, flags, said):
+    assert run(clips / "ann").code == 0
+    before = OUTPUT.read_bytes()
+    outcome = run(clips / "ann", *flags, loads=False)
+    assert (outcome.code, OUTPUT.read_bytes()) == (2, before)
+    assert said in outcome.err
+    assert "hint: " in outcome.err
+    assert run(clips / "ann", *flags, "--overwrite").code == 0
+    assert OUTPUT.read_bytes() != before
+
+
+def test_what_failed_costs_nothing_else_and_is_made_again_like_what_was_degraded(run, clips):
+    whole = break_file(clips / "ann" / "1.wav")
+    (clips / "none.wav").symlink_to(clips / "gone.wav")
+    outcome = run(clips, "-r")
+    assert outcome.code == 1
+    lines = by_name(clips)
+    assert {name: line.error.type for name, line in lines.items() if line.error} == {
+        "ann/1.wav": "AudioDecodeError",
+        "none.wav": "AudioNotFoundError",
+    }
+    assert outcome.err.count("error: ") == 2
+    assert "3 captioned  2 failed" in outcome.err
+    degraded = [
+        line.model_copy(update={"degraded": "x"} if "bob/1.wav" in line.file else {}) for line in lines.values()
+    ]
+    OUTPUT.write_text("".join(f"{line.to_json()}\n" for line in degraded), "utf-8")
+    (clips / "ann" / "1.wav").write_bytes(whole)
     outcome = run("--retry-failed")
-    assert outcome.code == 0, outcome.err
-    assert "2 captioned" in outcome.err
-    found = list(read_transcripts(tmp_path / "out.jsonl"))
-    assert len(found) == 5
-    assert not any(line.degraded or line.error for line in found)
+    assert (outcome.code, "2 captioned" in outcome.err) == (1, True), outcome.err
+    after = by_name(clips)
+    assert [name for name, line in after.items() if line.error or line.degraded] == ["none.wav"]
+    assert {name for name in lines if after[name] == lines[name]} >= {"ann/2.wav", "bob/2.flac"}
+    fresh = captioner(decoding__mode="edge", decoding__max_new_tokens=4).caption(clips / "ann" / "1.wav")
+    assert (after["ann/1.wav"].settings, after["ann/1.wav"].caption) == (fresh.settings, fresh.caption)
 
 
-def test_a_wrong_name_is_2_and_a_broken_recording_1(run: Run, clips: Path, tmp_path: Path) -> None:
-    (tmp_path / "broken.wav").write_bytes(b"RIFF" + bytes(40))
-    for files, code in ((["none.wav"], 2), ([tmp_path / "broken.wav"], 1), ([clips / "0.wav", "none.wav"], 1)):
-        outcome = run(*files)
-        assert outcome.code == code, outcome.err
-        assert outcome.err.count("error: ") == 1
-    assert captioned(tmp_path) == ["0.wav"]
+@pytest.mark.parametrize(
+    ("names", "code", "said"),
+    [
+        (["none.wav"], 2, ["none.wav does not exist."]),
+        (["none.wav", "gone.wav", "none.wav"], 2, ["none.wav does not exist.", "gone.wav does not exist."]),
+        (["nothing*.wav"], 2, ["nothing*.wav matches no file."]),
+        (["n" * 300], 2, ["nnn"]),
+        (["--manifest", "m.csv"], 2, ["none.wav does not exist."]),
+        (["broken.wav"], 1, ["broken.wav"]),
+    ],
+    ids=lambda value: " ".join(value)[:20] if isinstance(value, list) else None,
+)
+def test_where_nothing_can_be_opened_nothing_is_loaded_or_written(run, names, code, said):
+    Path("broken.wav").write_bytes(b"RIFF" + bytes(40))
+    Path("m.csv").write_text("file\nnone.wav\n")
+    outcome = run(*names, loads=False)
+    assert (outcome.code, outcome.err.count("error: ")) == (code, len(said))
+    assert all(text in outcome.err for text in said), outcome.err
+    assert "--retry-failed" not in outcome.err
+    assert not OUTPUT.exists()  # a name that is mended would stay there as a failure
 
 
-def test_recordings_and_pieces_are_counted(run: Run, tmp_path: Path) -> None:
-    soundfile.write(tmp_path / "long.wav", voice(1, 2.0), RATE)
-    outcome = run(tmp_path / "long.wav", "--segment", "1")
-    assert "1 captioned (2 pieces)" in outcome.err
-    again = run(tmp_path / "long.wav", "--segment", "1")
-    assert "0 captioned  1 done before" in again.err
+def test_patterns_and_exports_that_mirror_the_folders(run, clips):
+    break_file(clips / "bob" / "1.wav")
+    for _ in range(2):  # the second run has nothing to caption and exports all the same
+        assert run(clips, "-r", "--glob", "[12].*", "--export", "csv,txt,eaf", "--export-dir", "texts").code == 1
+        lines = by_name(clips)
+        with Path("texts/out.csv").open(encoding="utf-8-sig", newline="") as file:  # begins with a byte order mark
+            rows = {row["name"]: row for row in csv.DictReader(file)}
+        assert list(rows) == ["ann/1.wav", "ann/2.wav", "bob/1.wav", "bob/2.flac"]  # in the order of the input
+        assert rows["bob/1.wav"]["error"].startswith("AudioDecodeError: ")
+        assert all(rows[name]["caption"] == (line.caption or "") for name, line in lines.items())
+        good = {str(Path(name).with_suffix("")): line.caption for name, line in lines.items() if line.caption}
+        found = {str(path.relative_to("texts")): path.read_text("utf-8") for path in Path("texts").rglob("*.txt")}
+        assert found == {f"{name}.txt": f"{caption}\n" for name, caption in good.items()}
+        assert {str(path.relative_to("texts")) for path in Path("texts").rglob("*.eaf")} == {f"{n}.eaf" for n in good}
+        shutil.rmtree("texts")
 
 
-def test_an_overwritten_output_has_to_be_named(specdec: Specdec, clips: Path) -> None:
-    outcome = specdec("caption", clips, "--overwrite")
-    assert (outcome.code, "--overwrite is about --output" in outcome.err) == (2, True)
+def test_what_has_nothing_to_describe_is_exported_and_not_tried_again(run):
+    part = np.concatenate([voice(1, 2.0), np.zeros(2 * RATE, np.float32)])
+    for name, samples in (("part", part), ("silent", np.zeros(RATE, np.float32)), ("short", voice(1, 0.05))):
+        soundfile.write(f"{name}.wav", samples, RATE)
+    asked = ("part.wav", "silent.wav", "short.wav", "--segment", "2", "--export", "csv")
+    assert run(*asked).code == 1
+    before = OUTPUT.read_bytes()
+    shutil.rmtree("out-export")
+    outcome = run(*asked, loads=False)
+    assert (outcome.code, OUTPUT.read_bytes()) == (0, before)
+    assert "3 done before (2 without a caption)" in outcome.err
+    assert "silent.wav is silent" in Path("out-export/out.csv").read_text("utf-8")
+    write_voice(Path("silent.wav"), 2, 1.0)  # another content is captioned
+    assert run(*asked).code == 0
+    assert sum(line.caption is not None for line in read_transcripts(OUTPUT)) == 2
+
+
+def test_names_in_gbk_are_captioned_copied_and_retried(run, tmp_path):
+    name = "说话人.wav".encode("gbk")
+    path = write_voice(tmp_path / "0.wav", 0, 0.4).rename(tmp_path / os.fsdecode(name))
+    assert run(".", "--export", "csv,txt").code == 0
+    (text,) = OUTPUT.read_text("utf-8").splitlines()
+    assert os.fsencode(json.loads(text)["file"]) == b"./" + name
+    assert "0 captioned  1 done before" in run(".", "--export", "csv").err
+    whole = break_file(path)
+    assert run(".").code == 1
+    path.write_bytes(whole)
+    assert run("--retry-failed").code == 0
+    assert [line.error for line in read_transcripts(OUTPUT)] == [None]
+
+
+def test_recordings_and_pieces_are_counted(run):
+    soundfile.write("long.wav", voice(1, 2.0), RATE)
+    assert "1 captioned (2 pieces)" in run("long.wav", "--segment", "1").err
+    assert "0 captioned  1 done before" in run("long.wav", "--segment", "1").err
 
 
 def pieces(number: int, file: str = "long.wav", **more: object) -> list[Outcome]:
@@ -115,7 +213,7 @@ def pieces(number: int, file: str = "long.wav", **more: object) -> list[Outcome]
     return [Outcome(InputFile(file), line, of=number, of_s=30.0 * number) for _ in range(number)]
 
 
-def test_a_long_recording_shows_how_much_of_its_audio_is_done() -> None:
+def test_a_long_recording_shows_how_much_of_its_audio_is_done():
     screen = Screen(100)
     view, counts = View(screen, "lines", clock=iter(range(0, 10_000, 20)).__next__), Progress(total=1)
     for outcome in pieces(40)[:10]:
@@ -127,7 +225,7 @@ def test_a_long_recording_shows_how_much_of_its_audio_is_done() -> None:
     assert "0 of 1, 5 min 00 s of 20 min 00 s of audio" in screen.output
 
 
-def test_the_pace_counts_from_when_models_are_loaded(run: Run, clips: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pace_counts_from_when_models_are_loaded(run, clips, monkeypatch):
     made: list[Progress] = []
     loaded: list[float] = []
     load = Captioner.load
@@ -143,12 +241,12 @@ def test_the_pace_counts_from_when_models_are_loaded(run: Run, clips: Path, monk
 
     monkeypatch.setattr("specdec_cli.cli.captioning.Progress", counts)
     monkeypatch.setattr(Captioner, "load", slowly)
-    assert run(clips / "0.wav").code == 0
+    assert run(clips / "ann").code == 0
     assert (len(made), len(loaded)) == (1, 1)
     assert made[0].started >= loaded[0]
 
 
-def test_warnings_of_a_kind_are_one_line_and_name_three_files() -> None:
+def test_warnings_of_a_kind_are_one_line_and_name_three_files():
     screen, counts = Screen(200), Progress()
     for index in range(5):
         (outcome,) = pieces(1, f"{index}.wav", warnings=(f"{index}.wav ends {index}.5 s early",))
@@ -158,15 +256,19 @@ def test_warnings_of_a_kind_are_one_line_and_name_three_files() -> None:
     assert line == "warning: 0.wav ends 0.5 s early (also 1.wav, 2.wav and 2 more)"
 
 
-def test_options_are_added_in_front_of_a_double_hyphen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        sys, "argv", ["specdec", "batch", "-o", "o.jsonl", "--overwrite", "--", "-x.wav", "--overwrite"]
-    )
-    expected = "specdec batch -o o.jsonl --retry-failed -- -x.wav --overwrite"
-    assert command_line("--retry-failed") == expected
-
-
-@pytest.mark.parametrize("given", [["-c"], ["specdec"], ["specdec", "--", "--overwrite"]])
-def test_a_command_line_without_a_command_can_be_named_too(monkeypatch: pytest.MonkeyPatch, given: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (
+            ["specdec", "batch", "-o", "o.jsonl", "--overwrite", "--", "-x.wav", "--overwrite"],
+            "specdec batch -o o.jsonl --retry-failed -- -x.wav --overwrite",
+        ),
+        (["-c"], "specdec --retry-failed"),
+        (["specdec"], "specdec --retry-failed"),
+        (["specdec", "--", "--overwrite"], "specdec --retry-failed -- --overwrite"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_options_are_added_behind_the_command_and_in_front_of_a_double_hyphen(monkeypatch, given, shown):
     monkeypatch.setattr(sys, "argv", given)
-    assert command_line("--retry-failed") == " ".join(["specdec", "--retry-failed", *given[1:]])
+    assert command_line("--retry-failed") == shown

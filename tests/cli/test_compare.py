@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.evaluate.result import Comparison
-from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.evaluate.fabricate import costs_of, quality_of
-from tests.mini_pair import captioner, write_voice
+from tests.mini_pair import captioner
 from tests.transcript.lines import read_transcripts
 
 MODES = ("edge", "hybrid", "lossless", "cloud")
@@ -44,9 +43,7 @@ def held() -> dict[str, Run]:
 
 
 @pytest.fixture
-def run(
-    specdec: Specdec, recordings: list[str], held: dict[str, Run], tmp_path_factory: pytest.TempPathFactory
-) -> Runs:
+def run(specdec, recordings, held, tmp_path_factory) -> Runs:
     """A comparison in a language."""
 
     def of(language: str) -> Run:
@@ -64,7 +61,7 @@ def compared(outcome_text: str) -> Comparison:
 
 
 @pytest.fixture(scope="module")
-def truth(tmp_path_factory: pytest.TempPathFactory, recordings: list[str]) -> Path:
+def truth(tmp_path_factory, recordings) -> Path:
     """A table that knows the mood of two recordings, and what was said of one."""
     path = tmp_path_factory.mktemp("truth") / "truth.tsv"
     names = [Path(recording).name for recording in recordings]
@@ -72,15 +69,9 @@ def truth(tmp_path_factory: pytest.TempPathFactory, recordings: list[str]) -> Pa
     return path
 
 
-@pytest.fixture(scope="session")
-def recordings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    folder = tmp_path_factory.mktemp("to compare")
-    return [str(write_voice(folder / f"voice {seed}.wav", seed, 1.0)) for seed in range(3)]
-
-
 @pytest.mark.ci
 @pytest.mark.parametrize("language", ["zh", pytest.param("en", marks=pytest.mark.full)])
-def test_every_mode_says_what_it_says_alone(run: Runs, recordings: list[str], language: str) -> None:
+def test_every_mode_says_what_it_says_alone(run, recordings, language):
     outcome = run(language).outcome
     assert outcome.code == 0, outcome.err
     assert "12 of 12, 100%" in outcome.err
@@ -98,9 +89,7 @@ def test_every_mode_says_what_it_says_alone(run: Runs, recordings: list[str], la
 
 
 @pytest.mark.ci
-def test_a_second_run_does_only_what_is_missing(
-    specdec: Specdec, run: Runs, recordings: list[str], tmp_path: Path
-) -> None:
+def test_a_second_run_does_only_what_is_missing(specdec, run, recordings, tmp_path):
     first = run("zh")
     arguments = ("compare", "--json", *first.again(tmp_path))
     output = tmp_path / "again.jsonl"
@@ -117,9 +106,7 @@ def test_a_second_run_does_only_what_is_missing(
     assert len(compared(more.out).clips) == 3
 
 
-def test_changed_settings_are_named_and_refused_unless_overwritten(
-    specdec: Specdec, run: Runs, recordings: list[str], tmp_path: Path
-) -> None:
+def test_changed_settings_are_named_and_refused_unless_overwritten(specdec, run, recordings, tmp_path):
     k = compared(run("zh").outcome.out).settings["k"]
     arguments, output = run("zh").again(tmp_path), tmp_path / "again.jsonl"
     held = output.read_bytes()
@@ -134,9 +121,7 @@ def test_changed_settings_are_named_and_refused_unless_overwritten(
     assert compared(outcome.out).settings["k"] == 4
 
 
-def test_a_broken_recording_is_one_error_and_costs_no_other(
-    specdec: Specdec, recordings: list[str], tmp_path: Path
-) -> None:
+def test_a_broken_recording_is_one_error_and_costs_no_other(specdec, recordings, tmp_path):
     broken, output = tmp_path / "broken.wav", tmp_path / "t.jsonl"
     broken.write_bytes(b"RIFF nothing that sounds")
     arguments = ("compare", broken, recordings[0], tmp_path / "none.wav", "-o", output, *ASKING)
@@ -155,9 +140,7 @@ def test_a_broken_recording_is_one_error_and_costs_no_other(
     assert (only.code, compared(only.out).clips) == (1, [])
 
 
-def test_references_bring_accuracy_and_texts(
-    specdec: Specdec, run: Runs, recordings: list[str], truth: Path, tmp_path: Path
-) -> None:
+def test_references_bring_accuracy_and_texts(specdec, run, recordings, truth, tmp_path):
     table = ("--references", truth, "--column", "file=clip", "--column", "emotion=mood", "--column", "text=note")
     flags = (*table, *run("zh").again(tmp_path))
     outcome = specdec("compare", *recordings, *flags, "--json")
@@ -169,14 +152,13 @@ def test_references_bring_accuracy_and_texts(
         said = [clip.labels[quality.mode]["emotion"] for clip in found.clips[:2]]
         expected = sum(one == other for one, other in zip(said, ("sad", "happy"), strict=True)) / 2
         assert quality.labels["emotion"].accuracy.value == expected
-        assert quality.text is not None
         assert quality.text.clips == 1
     shown = specdec("compare", *recordings, *flags).out
     assert "references of 2" in shown
     assert "classes right" in shown
 
 
-def test_emotion_words_are_scored_over_own_wheels(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
+def test_emotion_words_are_scored_over_own_wheels(specdec, recordings, tmp_path):
     """Clips of one reference that is right and one that is wrong, by tables in which every emotion has a base word."""
     asked = ("-l", "en", "--mode", "edge,cloud", "-o", tmp_path / "t.jsonl")
     first = compared(specdec("compare", *recordings[:2], *asked, "--json").out)
@@ -196,7 +178,6 @@ def test_emotion_words_are_scored_over_own_wheels(specdec: Specdec, recordings: 
     outcome = specdec("compare", *recordings[:2], *scored, "--json")
     assert outcome.code == 0, outcome.err
     found = quality_of(compared(outcome.out), "edge").wheels
-    assert found is not None
     assert (found.clips, found.wheels, found.words_known) == (2, 1, 1.0)
     assert (found.precision.value, found.recall.value, found.f1.value) == (0.5, 0.5, 0.5)
     shown = specdec("compare", *recordings[:2], *scored).out
@@ -209,7 +190,7 @@ def test_emotion_words_are_scored_over_own_wheels(specdec: Specdec, recordings: 
         assert "loading" not in refused.err
 
 
-def test_a_page_is_written(specdec: Specdec, run: Runs, recordings: list[str], tmp_path: Path) -> None:
+def test_a_page_is_written(specdec, run, recordings, tmp_path):
     html = tmp_path / "report.html"
     outcome = specdec("compare", recordings[0], recordings[1], *run("zh").again(tmp_path), "-o", html, "-q")
     assert outcome.code == 0, outcome.err

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.batch.lines import good_line
-from tests.cli.conftest import Specdec
 from tests.export.lines import piece
 from tests.mini_pair import write_voice
 
@@ -118,6 +117,9 @@ STUDIES: list[Row] = [
     ("tune many --set cloud.url=http://127.0.0.1:9", "returns verdicts only"),
 ]
 FILES: list[tuple[str, str, int]] = [
+    ("caption a.wav --segment 0.01", "takes a number of at least 0.1", 2),
+    ("caption a.wav --segment pause.txt", "pause.txt cannot be read: No such file", 2),
+    ("caption a.wav --segment b.wav", "b.wav is no file of cuts that can be read", 2),
     ("caption a.wav -o .", "cannot be written", 2),
     ("caption a.wav -o no/out.jsonl", "cannot be written", 2),
     ("caption a.wav -o b.wav", "something other than transcripts", 2),
@@ -125,6 +127,7 @@ FILES: list[tuple[str, str, int]] = [
     ("batch a.wav -o o.jsonl --set runtime.guess_file=none.jsonl", "none.jsonl cannot be read", 2),
     ("export a.wav", "a.wav is a recording, and transcripts are read here", 2),
     ("review a.wav", "a.wav is a recording, and transcripts are read here", 2),
+    ("plot settings.json", "Name a file of transcripts (.jsonl)", 2),
     ("export captions.jsonl --to rttm --attribute pitch", "no pitch to name them by", 1),
     ("export captions.jsonl -o mine.srt", "was left as it is", 2),
     ("export captions.jsonl -o mine.csv", "was left as it is", 2),
@@ -148,7 +151,7 @@ ALL = [
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def scene(tmp_path_factory) -> Path:
     """A folder with files of all kinds."""
     folder = tmp_path_factory.mktemp("scene")
     (folder / "many").mkdir()
@@ -187,16 +190,13 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.usefixtures("unloaded")
 @pytest.mark.parametrize(("line", "said", "code"), ALL, ids=[ascii(line[:60]) for line, _, _ in ALL])
-def test_what_cannot_work_is_one_error_with_a_hint_and_changes_nothing(
-    specdec: Specdec, scene: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str | tuple[str, ...], code: int
-) -> None:
+def test_what_cannot_work_is_one_error_with_a_hint_and_changes_nothing(specdec, scene, monkeypatch, line, said, code):
     if "pipe." in line and not hasattr(os, "mkfifo"):
         pytest.skip("no pipes with names here")
     monkeypatch.chdir(scene)
     before = contents(scene)
-    outcome = specdec(*shlex.split(line))
+    outcome = specdec(*shlex.split(line), loads=False)
     told = " ".join(outcome.err.split())
     assert (outcome.code, outcome.out) == (code, ""), told
     assert all(text in told for text in ((said,) if isinstance(said, str) else said)), told

@@ -5,19 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Specdec
 from tests.export.lines import piece
 from tests.mini_pair import write_voice
 
 
 @pytest.fixture
-def clip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def clip(tmp_path) -> Path:
     return write_voice(tmp_path / "a.wav", 0, 0.6)
-
-
-def refuse_loading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specdec_cli.captioner.Captioner.load", lambda *_, **__: pytest.fail("loaded"))
 
 
 @pytest.mark.parametrize(
@@ -33,42 +27,35 @@ def refuse_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["caption", "batch"])
-def test_a_table_in_the_place_of_a_recording(
-    specdec: Specdec, clip: Path, monkeypatch: pytest.MonkeyPatch, command: str, name: str, text: str, hint: str
-) -> None:
-    refuse_loading(monkeypatch)
+def test_a_table_in_the_place_of_a_recording(specdec, clip, command, name, text, hint):
     Path(name).write_text(text, "utf-8")
-    outcome = specdec(command, name, "-o", "o.jsonl")
+    outcome = specdec(command, name, "-o", "o.jsonl", loads=False)
     assert (outcome.code, "is no recording" in outcome.err, hint in outcome.err) == (2, True, True), outcome.err
     assert not Path("o.jsonl").exists()
 
 
-def test_a_table_beside_recordings_costs_itself_and_sound_may_have_any_name(specdec: Specdec, clip: Path) -> None:
+def test_a_table_beside_recordings_costs_itself_and_sound_may_have_any_name(specdec, clip):
     Path("m.csv").write_text("file\na.wav\n")
     assert specdec("caption", clip, "m.csv", "-q", "--set", "decoding.max_new_tokens=2").code == 1
     assert specdec("caption", clip.rename("b.csv"), "-q", "--set", "decoding.max_new_tokens=2").code == 0
 
 
 @pytest.mark.parametrize("command", ["caption", "batch", "compare"])
-def test_faults_of_cuts_are_told_before_anything_is_loaded(
-    specdec: Specdec, clip: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    refuse_loading(monkeypatch)
+def test_faults_of_cuts_are_told_before_anything_is_loaded(specdec, clip, command):
     Path("cuts.srt").write_text("1\n00:00:01,000 --> 00:00:01,000\nhi\n\n2\n00:00:00,000 --> 00:00:01,000\nhi\n")
     output = [] if command == "caption" else ["-o", "o.jsonl"]
-    outcome = specdec(command, clip, "--segment", "cuts.srt", "--strict", *output)
+    outcome = specdec(command, clip, "--segment", "cuts.srt", "--strict", *output, loads=False)
     assert (outcome.code, "it has no length" in outcome.err) == (2, True), outcome.err
     assert "PyTorch" not in outcome.err
 
 
-def test_reading_cuts_is_shown(specdec: Specdec, clip: Path) -> None:
+def test_reading_cuts_is_shown(specdec, clip):
     Path("cuts.srt").write_text("1\n00:00:00,000 --> 00:00:00,500\nhi\n")
     outcome = specdec("caption", clip, "--segment", "cuts.srt", "--set", "decoding.max_new_tokens=2")
     assert (outcome.code, "loading cuts: " in outcome.err) == (0, True), outcome.err
 
 
-def test_an_audiofolder_needs_to_know_which(specdec: Specdec, clip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse_loading(monkeypatch)
+def test_an_audiofolder_needs_to_know_which(specdec, clip):
     Path("t.jsonl").write_text(piece(None, None, file=str(clip)) + "\n", "utf-8")
     asked = (
         ("export", "t.jsonl", "--to", "audiofolder"),
@@ -76,27 +63,21 @@ def test_an_audiofolder_needs_to_know_which(specdec: Specdec, clip: Path, monkey
         ("caption", clip, "-o", "o.jsonl", "--export", "srt,audiofolder"),
     )
     for command in asked:
-        outcome = specdec(*command)
+        outcome = specdec(*command, loads=False)
         assert (outcome.code, "the folder of the recordings" in outcome.err) == (2, True), outcome.err
     assert sorted(path.name for path in Path().iterdir()) == ["a.wav", "t.jsonl"]
     assert specdec("export", "t.jsonl", "--to", "audiofolder", "-o", ".").code == 0
 
 
-def test_hints_name_options_that_the_command_has(specdec: Specdec, clip: Path) -> None:
+def test_hints_name_options_that_the_command_has(specdec, clip):
     assert specdec("caption", clip, "-o", "o.csv", "--set", "decoding.max_new_tokens=2").code == 0
     for command, has in (("caption", True), ("listen", False)):
         err = specdec(command, *([clip] if has else []), "-o", "o.csv").err
         assert ("is there already" in err, "--overwrite" in err) == (True, has), err
 
 
-def test_lines_of_config_list_are_sentences(specdec: Specdec) -> None:
-    lines = specdec("config", "list").lines
-    assert lines
-    assert all(line.endswith(".") for line in lines)
-
-
 @pytest.mark.parametrize("command", ["caption", "batch"])
-def test_the_line_of_what_failed_names_its_place(specdec: Specdec, clip: Path, command: str) -> None:
+def test_the_line_of_what_failed_names_its_place(specdec, clip, command):
     Path("bad.wav").write_bytes(b"RIFF" + bytes(60))
     Path("m.csv").write_text("file,id,start,end,channel,speaker\nbad.wav,x,0,1,2,ann\na.wav,y,0,0.5,,bob\n")
     assert specdec(command, "--manifest", "m.csv", "-o", "o.jsonl", "--set", "decoding.max_new_tokens=2").code == 1
@@ -109,7 +90,7 @@ def test_the_line_of_what_failed_names_its_place(specdec: Specdec, clip: Path, c
     assert not Path("p.jsonl").exists()  # nothing could be opened
 
 
-def test_a_cut_without_an_end_is_not_said_to_be_clipped(specdec: Specdec, clip: Path) -> None:
+def test_a_cut_without_an_end_is_not_said_to_be_clipped(specdec, clip):
     Path("cuts.csv").write_text("start,end\n0,0.2\n0.2,\n")
     outcome = specdec("caption", clip, "--segment", "cuts.csv", "--set", "decoding.max_new_tokens=2", "-q")
     assert (outcome.code, "it has no end" in outcome.err) == (0, True), outcome.err

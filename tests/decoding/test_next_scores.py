@@ -16,7 +16,7 @@ LEARNT = (40, 41, 42, 43, 44, 45, 46, 47, 48)
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def counted(monkeypatch) -> list[int]:
     """How many guesses were counted as standing, whenever any were counted."""
     found: list[int] = []
     monkeypatch.setattr(GuessCosts, "learn", lambda _costs, _expected, stood: found.append(stood))
@@ -37,7 +37,7 @@ def scores() -> NextScores:
     return made
 
 
-def test_guesses_do_not_stand_because_their_scores_are_not_finite(scores: NextScores, counted: list[int]) -> None:
+def test_guesses_do_not_stand_because_their_scores_are_not_finite(scores, counted):
     scores._logits = torch.full_like(scores._logits, torch.nan)
     with pytest.raises(DecodingError, match="not finite"):
         scores.choice(LEARNT[:1])
@@ -45,7 +45,7 @@ def test_guesses_do_not_stand_because_their_scores_are_not_finite(scores: NextSc
     assert counted == []
 
 
-def test_guesses_do_not_stand_because_the_device_went_on_without_them(scores: NextScores, counted: list[int]) -> None:
+def test_guesses_do_not_stand_because_the_device_went_on_without_them(scores, counted):
     other = 99  # the model's own choice, which the host reads later
     with torch.inference_mode():
         scores.step([LEARNT[0], UNREAD], torch.tensor([other]))

@@ -33,7 +33,7 @@ WHEELS = (
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     """Tables of two wheels."""
     made = tmp_path / "wheels"
     made.mkdir()
@@ -55,7 +55,7 @@ def sheets(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("as_sheets", [False, True])
-def test_words_lead_to_base_words_by_form_and_meaning(folder: Path, as_sheets: bool) -> None:
+def test_words_lead_to_base_words_by_form_and_meaning(folder, as_sheets):
     if as_sheets:
         sheets(folder)
     first, second = Wheels.read(folder).bases
@@ -66,12 +66,11 @@ def test_words_lead_to_base_words_by_form_and_meaning(folder: Path, as_sheets: b
     assert "calm" not in first
 
 
-def test_figures_by_hand(folder: Path) -> None:
+def test_figures_by_hand(folder):
     wheels = Wheels.read(folder)
     said = [["happy", "angry"], ["calm"], ["sad"], ["glad"]]
     wanted = [["glad"], ["sad"], ["calm"], ["joyful", "sad"]]  # the third has no word of the tables
     found = wheels.score(said, wanted, Resampler(4, resamples=50))
-    assert found is not None
     assert (found.clips, found.wheels, found.words_known) == (3, 2, pytest.approx(4 / 5))
     p, r = (0.5 + 0 + 1) / 3, (1 + 0 + 0.5) / 3
     assert (found.precision.value, found.recall.value) == (pytest.approx(p), pytest.approx(r))
@@ -81,7 +80,7 @@ def test_figures_by_hand(folder: Path) -> None:
     assert wheels.score([["happy"]], [["calm"]], Resampler(1)) is None
 
 
-def test_references_name_words_in_lists_descriptions_or_classes(folder: Path, tmp_path: Path) -> None:
+def test_references_name_words_in_lists_descriptions_or_classes(folder, tmp_path):
     table = tmp_path / "truth.csv"
     table.write_text(
         'file,caption,emotion\na.wav,"[glad, furious]",\nb.wav,He sounds sad and lonely.,\nc.wav,,sad\n',
@@ -91,7 +90,6 @@ def test_references_name_words_in_lists_descriptions_or_classes(folder: Path, tm
     runs = [made(f"{name}.wav", mode, "He sounds sad.") for name in "abc" for mode in ("edge", "cloud")]
     found = comparison(runs, lexicon, references=References.read(table, lexicon=lexicon), wheels=Wheels.read(folder))
     wheels = quality_of(found, "edge").wheels
-    assert wheels is not None
     assert wheels.clips == 3
     # sad is unpleasant on the second wheel, as furious is; on the first it is its own base word
     assert wheels.recall.value == pytest.approx(((0 + 1 + 1) / 3 + (1 / 2 + 1 + 1) / 3) / 2)
@@ -109,9 +107,7 @@ def test_references_name_words_in_lists_descriptions_or_classes(folder: Path, tm
         ({"synonym.csv": None, "synonym.xlsx": "no archive"}, "synonym.xlsx"),
     ],
 )
-def test_what_is_no_such_folder_is_refused_with_what_to_do(
-    folder: Path, change: dict[str, str | None], message: str
-) -> None:
+def test_what_is_no_such_folder_is_refused_with_what_to_do(folder, change, message):
     for name, text in change.items():
         (folder / name).unlink(missing_ok=True)
         if text is not None:

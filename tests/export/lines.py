@@ -32,5 +32,5 @@ def piece(
 def write(folder: Path, *lines: str) -> Path:
     """A transcript file."""
     path = folder / "captions.jsonl"
-    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8", "backslashreplace")
     return path

@@ -77,7 +77,6 @@ def write(
     tokenizer = tokenizer or kind.tokenizer()
     config = kind.config(tokenizer.get_vocab())
     family = family_of(config.model_type)
-    assert family is not None
     module = family.module_class(config).eval().requires_grad_(False)
     fill(module, seed, kind.spread, noise)
     module.generation_config = tf.GenerationConfig(

@@ -24,7 +24,7 @@ from specdec_cli.decoding.stop import LoopRule
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.engine import Shared
+from specdec_cli.models.engine import Engine
 from specdec_cli.models.processor import Prompt
 from specdec_cli.types import Finished, Measured
 from tests.tiny import collect, gate_file, near_model, settings, tiny_clip, tiny_model
@@ -90,16 +90,16 @@ class Case:
         arbitrates = self.config.arbitrates
         return Grounding(Lexicon.shipped(), "en", self.pair.writer.text, str.strip, lambda: measured, arbitrates)
 
-    def loop(self, shared: Shared | None = None) -> Loop:
+    def loop(self, engine: Engine | None = None) -> Loop:
         """A fresh loop over the clip."""
         return build_loop(
             self.pair, self.config, self.edge_prompt, self.cloud_prompt, Gate.of(self.config, gate_file(self.weights)),
-            shared=shared, synonyms=SYNONYMS, sound=self.sound,
+            engine=engine, synonyms=SYNONYMS, sound=self.sound,
         )  # fmt: skip
 
-    def run(self, shared: Shared | None = None) -> Ran:
+    def run(self, engine: Engine | None = None) -> Ran:
         """Decodes the clip."""
-        self.ran.append(collect(self.loop(shared).run()))
+        self.ran.append(collect(self.loop(engine).run()))
         return self.ran[-1]
 
     def remember(self) -> Case:

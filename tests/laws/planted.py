@@ -31,7 +31,7 @@ def noise(model: AudioLM, size: float = NOISE) -> Iterator[None]:
 
         return wrapped
 
-    model.forward = noisy(model.forward)  # type: ignore[method-assign]
+    model.forward = noisy(model.forward)
     try:
         yield
     finally:
@@ -97,12 +97,12 @@ def rollback(kept: int) -> Iterator[None]:
 @contextmanager
 def misplaced_start(by: int) -> Iterator[None]:
     """Takes every slot for that many tokens longer than it is when a recorded forward begins."""
-    packed = Slots._packed
+    padded = Slots._padded
 
     def wrong(slots: Slots, rows: Any, shape: Any) -> torch.Tensor:
-        return packed(slots, [(slot, start + by, *ids) for slot, start, *ids in rows], shape)
+        return padded(slots, [(slot, start + by, *ids) for slot, start, *ids in rows], shape)
 
-    with patch.object(Slots, "_packed", wrong):
+    with patch.object(Slots, "_padded", wrong):
         yield
 
 
@@ -124,14 +124,14 @@ def neighbours_slot() -> Iterator[None]:
 @contextmanager
 def stale_input() -> Iterator[None]:
     """Every third recorded forward reads what the one before it read."""
-    packed, calls, lock = Slots._packed, 0, Lock()
+    padded, calls, lock = Slots._padded, 0, Lock()
 
     def wrong(slots: Slots, rows: Any, shape: Any) -> torch.Tensor:
         nonlocal calls
         with lock:  # models of several threads are served at a time
             calls += 1
             stale = rows and calls % 3 == 0
-        return slots._inputs[shape.clips, shape.tokens].clone() if stale else packed(slots, rows, shape)
+        return slots._inputs[shape.clips, shape.tokens].clone() if stale else padded(slots, rows, shape)
 
-    with patch.object(Slots, "_packed", wrong):
+    with patch.object(Slots, "_padded", wrong):
         yield

@@ -331,7 +331,7 @@ class Reference:
         else:
             unsure = score <= threshold if gate in ("margin", "logprob") else score >= threshold
         if unsure:
-            now.reason = gate  # type: ignore[assignment]
+            now.reason = gate
 
     def _learned(self) -> float:
         """The learned gate's figure, feature by feature as its table says."""

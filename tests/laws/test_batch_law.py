@@ -22,7 +22,7 @@ from specdec_cli.decoding.block import Block
 from specdec_cli.errors import DecodingError, SpecdecError, UnexpectedError
 from specdec_cli.models import engine
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.engine import Shared
+from specdec_cli.models.engine import Engine
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from specdec_cli.models.slots import Slots
@@ -53,18 +53,18 @@ def batch_of(number: int, size: int | None = None, **fixed: Any) -> list[Case]:
 
 
 def decode_together(
-    batch: Sequence[Case], size: int, run: Callable[[Case, Shared], Any] | None = None, slots: int | None = None
+    batch: Sequence[Case], size: int, run: Callable[[Case, Engine], Any] | None = None, slots: int | None = None
 ) -> list[Ran | SpecdecError]:
     """What becomes of each clip when `size` of them are decoded at a time."""
 
-    def decode(case: Case, models: Shared) -> Any:
+    def decode(case: Case, models: Engine) -> Any:
         try:
             with models.clip():
                 return run(case, models) if run else case.run(models)
         except SpecdecError as error:
             return error
 
-    with Shared(batch[0].pair.loaded, slots or size, encoders=2) as models, ThreadPoolExecutor(size) as executor:
+    with Engine(batch[0].pair.loaded, slots or size, encoders=2) as models, ThreadPoolExecutor(size) as executor:
         futures = [executor.submit(decode, case, models) for case in batch]
         _, late = wait(futures, timeout=TIMEOUT_S)
         if late:
@@ -83,7 +83,7 @@ def batch_law(batch: Sequence[Case], size: int) -> list[str]:
     return parted
 
 
-def test_clips_of_a_batch_go_through_their_own_rounds(record_property: Any) -> None:
+def test_clips_of_a_batch_go_through_their_own_rounds(record_property):
     clips, parted, number = 0, list[str](), 0
     while clips < cases():
         batch = batch_of(number)
@@ -95,7 +95,7 @@ def test_clips_of_a_batch_go_through_their_own_rounds(record_property: Any) -> N
 
 @pytest.mark.parametrize("clips", few([2, 1, 5, 16]))
 @pytest.mark.parametrize("spare", few([-1, 0, 2]))
-def test_slots_change_no_round(clips: int, spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_change_no_round(clips, spare, monkeypatch):
     """With one too few, a clip's cache grows; clips that fail or are abandoned leave theirs to the next ones."""
     number = next(n for n in range(700, 800) if batch_of(n)[0].edge.slots is not None)
     batch = batch_of(number, clips + 2)
@@ -106,7 +106,7 @@ def test_slots_change_no_round(clips: int, spare: int, monkeypatch: pytest.Monke
     for model in batch[0].pair.loaded:
         model.record_graphs()
 
-    def run(case: Case, models: Shared) -> Any:
+    def run(case: Case, models: Engine) -> Any:
         if case is batch[1]:
             next(case.loop(models).run())  # its first round, and then it is abandoned
             return None
@@ -120,8 +120,8 @@ def test_slots_change_no_round(clips: int, spare: int, monkeypatch: pytest.Monke
 
 
 @pytest.fixture
-def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Clips per forward of a `Shared`."""
+def sizes(monkeypatch) -> list[int]:
+    """Clips per forward of an `Engine`."""
     made, forward = list[int](), engine._forward
 
     def counted(wanted: Any) -> Any:
@@ -132,15 +132,15 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-def test_one_forward_serves_all_clips_that_wait_for_it(sizes: list[int]) -> None:
+def test_one_forward_serves_all_clips_that_wait_for_it(sizes):
     """Six clips with equal texts, all verified: once all have read their prompts, every forward is for six."""
     case = make_case(7, mode="lossless", k=4, max_new_tokens=12, min_new_tokens=12, loop_period=0)
     read, together = threading.Barrier(6, action=sizes.clear), threading.Barrier(6)
 
-    def run(case: Case, models: Shared) -> Any:
+    def run(case: Case, models: Engine) -> Any:
         events = case.loop(models).run()
         first = next(events)  # the first block is committed
-        with models.release_slot():
+        with models.step_aside():
             read.wait(TIMEOUT_S)
         together.wait(TIMEOUT_S)  # all are at work again
         return collect([first, *events])
@@ -151,15 +151,13 @@ def test_one_forward_serves_all_clips_that_wait_for_it(sizes: list[int]) -> None
     assert len(sizes) >= 6
 
 
-def test_no_more_clips_share_a_forward_than_allowed(monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
-    monkeypatch.setattr(engine, "MOST", 3)
+def test_no_more_clips_share_a_forward_than_allowed(monkeypatch, sizes):
+    monkeypatch.setattr(engine, "MOST_CLIPS", 3)
     decode_together(batch_of(12, 7, draft_ahead="off"), 7)
     assert 1 < max(sizes) <= 3  # how many are ready at a time depends on the machine
 
 
-def test_a_model_whose_clips_cannot_share_a_forward_steps_one_by_one(
-    monkeypatch: pytest.MonkeyPatch, sizes: list[int]
-) -> None:
+def test_a_model_whose_clips_cannot_share_a_forward_steps_one_by_one(monkeypatch, sizes):
     batch = batch_of(13, 4, mode="edge", acceptance=None)
     monkeypatch.setattr(batch[0].edge, "joins", False)
     for case, ran in zip(batch, decode_together(batch, 4), strict=True):
@@ -177,7 +175,7 @@ def unsound(clip: Prompt) -> Prompt:
     return replace(clip, audio=values)
 
 
-def test_a_clip_whose_scores_are_not_finite_fails_alone() -> None:
+def test_a_clip_whose_scores_are_not_finite_fails_alone():
     for number in range(600, 602):
         batch = batch_of(number, 5)
         bad = replace(batch[0], edge_prompt=unsound(batch[0].edge_prompt)).but(mode="edge", acceptance=None)
@@ -190,7 +188,7 @@ def test_a_clip_whose_scores_are_not_finite_fails_alone() -> None:
             assert_rounds(case, *ran)
 
 
-def test_scores_that_turn_bad_in_a_joint_forward_fail_their_clip_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_that_turn_bad_in_a_joint_forward_fail_their_clip_alone(monkeypatch):
     batch = batch_of(
         620, 4, mode="edge", acceptance=None, max_new_tokens=12, min_new_tokens=12, stop_strings=(), sentences=None
     )
@@ -209,7 +207,7 @@ def test_scores_that_turn_bad_in_a_joint_forward_fail_their_clip_alone(monkeypat
     assert not any(isinstance(seen[at], SpecdecError) for at in (0, 1, 3))
 
 
-def test_an_edge_that_fails_while_drafting_ahead_ends_its_clip(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edge_that_fails_while_drafting_ahead_ends_its_clip(monkeypatch):
     """Its block still waits for the cloud, which serves nobody while a clip is at work."""
     batch = batch_of(630, 3, mode="lossless", draft_ahead="on", max_new_tokens=18, k=2, gate="always", acceptance=None)
     failing = batch[0].edge
@@ -225,9 +223,7 @@ def test_an_edge_that_fails_while_drafting_ahead_ends_its_clip(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("slotted", [False, True])
-def test_a_forward_that_fails_is_tried_clip_by_clip(
-    monkeypatch: pytest.MonkeyPatch, caplog: Any, *, slotted: bool
-) -> None:
+def test_a_forward_that_fails_is_tried_clip_by_clip(monkeypatch, caplog, *, slotted):
     """As when memory suffices for one clip but not for all of them."""
     fixed = {"mode": "edge", "loop_period": 0, "max_new_tokens": 10, "min_new_tokens": 10}
     drawn = (make_case(number, **fixed) for number in range(9, 30))
@@ -270,15 +266,15 @@ def test_a_forward_that_fails_is_tried_clip_by_clip(
 # --- endings ---
 
 
-def test_a_clip_closed_half_way_leaves_the_others_going() -> None:
-    def abandoned(case: Case, models: Shared) -> Any:
+def test_a_clip_closed_half_way_leaves_the_others_going():
+    def abandoned(case: Case, models: Engine) -> Any:
         if case is not batch[1]:
             return case.run(models)
         events = case.loop(models).run()
         for event in events:
             if isinstance(event, Block):
                 break
-        events.close()  # type: ignore[attr-defined]
+        events.close()
         return None
 
     for number in numbers(640, 0.2):
@@ -291,10 +287,10 @@ def test_a_clip_closed_half_way_leaves_the_others_going() -> None:
 
 
 @pytest.mark.parametrize("mode", ["edge", "lossless"])
-def test_closing_ends_every_clip_with_a_typed_error(mode: str) -> None:
+def test_closing_ends_every_clip_with_a_typed_error(mode):
     """One clip holds the others back, so that their scores are waited for when the models are closed."""
     case = make_case(11, mode=mode, max_new_tokens=18, min_new_tokens=18, loop_period=0, draft_ahead="on")
-    models, errors = Shared(), list[BaseException]()
+    models, errors = Engine(), list[BaseException]()
 
     def run() -> None:
         try:
@@ -323,14 +319,14 @@ def test_closing_ends_every_clip_with_a_typed_error(mode: str) -> None:
         case.run(models)
 
 
-def test_the_serving_thread_keeps_no_finished_clip() -> None:
+def test_the_serving_thread_keeps_no_finished_clip():
     case = make_case(14, mode="lossless", draft_ahead="off", max_new_tokens=8)
-    with Shared() as models:
+    with Engine() as models:
         loop = case.loop(models)
         with models.clip():
             collect(loop.run())
-        sessions = [weakref.ref(part.session) for part in (loop.drafter, loop.verifier)]  # type: ignore[union-attr]
-        caches = [weakref.ref(ref().cache) for ref in sessions]  # type: ignore[union-attr]
+        sessions = [weakref.ref(part.session) for part in (loop.drafter, loop.verifier)]
+        caches = [weakref.ref(ref().cache) for ref in sessions]
         del loop
         gc.collect()
         assert [ref() for ref in (*sessions, *caches)] == [None] * 4

@@ -21,13 +21,12 @@ from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.engine import Shared
+from specdec_cli.models.engine import Engine
 from specdec_cli.models.processor import Prompt
 from specdec_cli.types import Finished
 from tests.cloud.serving import Served, remote_cloud, serving
 from tests.laws.cases import SYNONYMS, Case, cloud, collect, make_case
 from tests.laws.checks import assert_best, parts
-from tests.laws.conftest import Run
 from tests.laws.reference import assert_rounds, cloud_oracle
 from tests.laws.tolerance import most_parting, numbers
 from tests.tiers import few
@@ -76,13 +75,13 @@ def as_sent(case: Case) -> Case:
     return replace(case, cloud_prompt=rounded(case.cloud_prompt))
 
 
-def far_loop(case: Case, link: VerifyServer, shared: Shared | None = None) -> Loop:
+def far_loop(case: Case, link: VerifyServer, engine: Engine | None = None) -> Loop:
     """The loop of a case over the wire."""
     pair = Pair.of(case.edge, link)
     assert pair.vocab_size == case.pair.vocab_size
     gate = Gate.of(case.config, gate_file(case.weights))
     prompts = case.edge_prompt, case.cloud_prompt
-    return build_loop(pair, case.config, *prompts, gate, shared=shared, synonyms=SYNONYMS, sound=case.sound)
+    return build_loop(pair, case.config, *prompts, gate, engine=engine, synonyms=SYNONYMS, sound=case.sound)
 
 
 def assert_wire(case: Case, ran: tuple[list[Block], Finished]) -> str | None:
@@ -93,7 +92,6 @@ def assert_wire(case: Case, ran: tuple[list[Block], Finished]) -> str | None:
     asked = [round_.verdict for round_ in rounds if round_.verdict is not None]
     drafted = [round_.verdict for round_ in rounds if round_.verdict is not None and round_.draft_ids]
     work = finished.cloud
-    assert work is not None
     assert all(verdict.network_ms is not None for verdict in asked), case.number
     assert all(verdict.near_ties is not None for verdict in drafted), case.number
     if asked:
@@ -104,7 +102,7 @@ def assert_wire(case: Case, ran: tuple[list[Block], Finished]) -> str | None:
 
 
 @pytest.fixture
-def over_the_wire(servers: Servers, law: Run) -> Any:
+def over_the_wire(servers, law) -> Any:
     """Runs the law over cases whose cloud is behind a server."""
 
     def run(name: str, cases: Any) -> None:
@@ -132,11 +130,11 @@ def ways(number: int, **fixed: Any) -> Case:
     return make_case(number, **drawn | fixed)
 
 
-def test_the_rounds_are_those_of_one_process(over_the_wire: Any) -> None:
+def test_the_rounds_are_those_of_one_process(over_the_wire):
     over_the_wire("all rules", map(ways, numbers(70_000, 0.5)))
 
 
-def test_a_cloud_alone_writes_what_it_would_write_here(servers: Servers, law: Run) -> None:
+def test_a_cloud_alone_writes_what_it_would_write_here(servers, law):
     def check(case: Case) -> str | None:
         rounds, finished = collect(far_loop(case, servers.link(case)).run())
         assert {source for round_ in rounds for source in round_.source} == {"cloud"}
@@ -148,7 +146,7 @@ def test_a_cloud_alone_writes_what_it_would_write_here(servers: Servers, law: Ru
 
 
 @pytest.mark.ci
-def test_nothing_is_generated_past_the_limit_of_tokens(servers: Servers) -> None:
+def test_nothing_is_generated_past_the_limit_of_tokens(servers):
     """A remote cloud runs on exactly as far as one in this process does."""
     for number in range(76_000, 76_010):
         lengths = {"max_new_tokens": 5 + number % 3, "guess_tokens": 0}
@@ -156,13 +154,11 @@ def test_nothing_is_generated_past_the_limit_of_tokens(servers: Servers) -> None
         _, far = collect(far_loop(case, servers.link(case)).run())
         _, here = as_sent(case).run()
         assert far.token_ids == here.token_ids
-        assert far.cloud is not None
-        assert here.cloud is not None
         assert (far.cloud.forwards, far.cloud.fed_tokens) == (here.cloud.forwards, here.cloud.fed_tokens), number
 
 
 @pytest.mark.ci
-def test_settings_that_are_left_open_are_the_servers_own(servers: Servers) -> None:
+def test_settings_that_are_left_open_are_the_servers_own(servers):
     """null: as the cloud's checkpoint suggests, on either side of the wire."""
     for number in range(75_000, 75_006):
         case = make_case(number, mode="lossless", repetition_penalty=None, no_repeat_ngram=None, min_new_tokens=None)
@@ -176,18 +172,18 @@ def test_settings_that_are_left_open_are_the_servers_own(servers: Servers) -> No
 
 
 @pytest.mark.ci
-def test_clips_in_flight_together_disturb_each_other_in_nothing(servers: Servers) -> None:
+def test_clips_in_flight_together_disturb_each_other_in_nothing(servers):
     """Clips in threads, whose verdicts come in whatever order they come."""
     parted, count = list[str](), 0
     for first in range(74_000, 74_024, 8):
         cases = [make_case(number, mode="lossless" if number % 2 else "hybrid") for number in range(first, first + 8)]
         links = [servers.link(case) for case in cases]
 
-        def decode(case: Case, link: VerifyServer, models: Shared) -> tuple[list[Block], Finished]:
+        def decode(case: Case, link: VerifyServer, models: Engine) -> tuple[list[Block], Finished]:
             with models.clip():
                 return collect(far_loop(case, link, models).run())
 
-        with Shared() as models, ThreadPoolExecutor(len(cases)) as pool:
+        with Engine() as models, ThreadPoolExecutor(len(cases)) as pool:
             futures = [pool.submit(decode, case, link, models) for case, link in zip(cases, links, strict=True)]
             ran = [future.result(120) for future in futures]
         parted += [how for case, each in zip(cases, ran, strict=True) if (how := assert_wire(case, each)) is not None]
@@ -195,14 +191,12 @@ def test_clips_in_flight_together_disturb_each_other_in_nothing(servers: Servers
     assert len(parted) <= most_parting(count), parted
 
 
-def test_the_clip_goes_out_once_and_only_if_a_block_escalates(servers: Servers) -> None:
+def test_the_clip_goes_out_once_and_only_if_a_block_escalates(servers):
     case = make_case(72_000, mode="hybrid", gate="entropy", threshold=1e9, loop_period=0)
     _, end = collect(far_loop(case, servers.link(case)).run())
-    assert end.cloud is not None
     assert (end.cloud.bytes_up, end.cloud.encoder_passes) == (0, 0)
     case = case.but(threshold=0.0, max_new_tokens=12, k=2)
     rounds, end = collect(far_loop(case, servers.link(case)).run())
-    assert end.cloud is not None
     asked = [round_.verdict for round_ in rounds if round_.verdict is not None and round_.escalated]
     features = 2 * case.cloud_prompt.audio["input_features"].numel()
     assert end.cloud.encoder_passes == 1
@@ -212,7 +206,7 @@ def test_the_clip_goes_out_once_and_only_if_a_block_escalates(servers: Servers) 
 
 
 @pytest.mark.parametrize("mode", few(["lossless", "cloud"]))
-def test_a_server_guesses_from_the_captions_that_it_has_finished(mode: str) -> None:
+def test_a_server_guesses_from_the_captions_that_it_has_finished(mode):
     case = make_case(
         7, mode=mode, temperature=0.0, acceptance=None, loop_period=0, max_new_tokens=18, k=2, run_on=8, guess_tokens=8
     )
@@ -221,7 +215,6 @@ def test_a_server_guesses_from_the_captions_that_it_has_finished(mode: str) -> N
         for _ in range(3):
             _, finished = collect(far_loop(case, link).run())
             assert finished.degraded is None
-            assert finished.cloud is not None
             forwards.append(finished.cloud.forwards)
             texts.add(finished.token_ids)
             deadline = time.monotonic() + 20

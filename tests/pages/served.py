@@ -26,7 +26,6 @@ def serving(token: str | None = None, **limits: int) -> Iterator[Served]:
     """A server on a free port, which ends with the block."""
     resolved = load_config("mini", environ={})
     offer = offered(captioner_for(resolved.config), resolved, ServeLimits(**limits), 4)
-    assert offer.captions is not None
     running = Running(offer, token)
     try:
         yield Served(running.url, offer.captions.loaded)

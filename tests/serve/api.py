@@ -46,7 +46,6 @@ class Api:
     def becomes_idle(self, seconds: float = 30.0) -> bool:
         """Whether soon nothing of any request is left."""
         captions, ends = self.offer.captions, time.monotonic() + seconds
-        assert captions is not None
         while captions.under_way or self.offer.bodies.held:
             if time.monotonic() > ends:
                 return False
@@ -86,3 +85,21 @@ def message(data: str, format_: str = "wav", text: str | None = None) -> list[di
     """The messages of a request."""
     parts: list[dict[str, Any]] = [{"type": "input_audio", "input_audio": {"data": data, "format": format_}}]
     return [{"role": "user", "content": [*parts, *([{"type": "text", "text": text}] if text is not None else [])]}]
+
+
+def at_address(url: str) -> list[dict[str, Any]]:
+    """The messages of a request whose recording is at an address."""
+    return [{"role": "user", "content": [{"type": "audio_url", "audio_url": {"url": url}}]}]
+
+
+def ask(client: OpenAI, sound: str | list[dict[str, Any]], mode: str = "hybrid", **more: Any) -> Any:
+    """The answer to a request about a recording in base64, or to whole messages."""
+    messages: Any = message(sound) if isinstance(sound, str) else sound
+    return client.chat.completions.create(model=f"specdec/{mode}", messages=messages, **more)
+
+
+def text_of(answer: Any) -> str:
+    """What an answer says, or all chunks of a stream."""
+    if hasattr(answer, "choices"):
+        return str(answer.choices[0].message.content)
+    return "".join(chunk.choices[0].delta.content or "" for chunk in answer if chunk.choices)

@@ -11,6 +11,7 @@ import av
 import numpy as np
 import openai
 import pytest
+import soundfile
 from openai import AsyncOpenAI, OpenAI
 
 from specdec_cli.decoding.pick import not_finite
@@ -19,7 +20,7 @@ from specdec_cli.serve.api_error import ApiError
 from specdec_cli.transcript import Transcript
 from tests.audio.encode import ffmpeg_bytes, sndfile_bytes
 from tests.mini_pair import MODES, RATE, captioner, voice, write_voice
-from tests.serve.api import TOKEN, Api, api, encoded, message, spoken
+from tests.serve.api import TOKEN, Api, api, ask, at_address, encoded, message, spoken, text_of
 from tests.tiers import few, named
 
 
@@ -30,7 +31,7 @@ def served() -> Iterator[Api]:
 
 
 @pytest.fixture
-def client(served: Api) -> OpenAI:
+def client(served) -> OpenAI:
     return served.client()
 
 
@@ -45,239 +46,176 @@ def tokens_of(transcript: Transcript) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", named(MODES, "hybrid"))
-def test_captions_are_those_of_the_command_token_for_token(client: OpenAI, tmp_path: Path, mode: str) -> None:
+def test_captions_are_those_of_the_command_token_for_token(client, tmp_path, mode):
     expected = alone(tmp_path, 7, decoding__mode=mode)
-    answer = client.chat.completions.create(model=f"specdec/{mode}", messages=message(spoken(7)), logprobs=True)  # type: ignore[arg-type]
-    choice = answer.choices[0]
-    assert choice.message.content == expected.caption
-    assert choice.logprobs is not None
-    assert choice.logprobs.content is not None
-    assert [each.token for each in choice.logprobs.content] == tokens_of(expected)
-    assert all(-30 < each.logprob <= 0 for each in choice.logprobs.content)
-    assert answer.model == f"specdec/{mode}"
-    assert answer.usage is not None
-    assert expected.totals is not None
+    answer = ask(client, spoken(7), mode, logprobs=True)
+    scored = answer.choices[0].logprobs.content
+    assert (text_of(answer), answer.model) == (expected.caption, f"specdec/{mode}")
+    assert [each.token for each in scored] == tokens_of(expected)
+    assert all(-30 < each.logprob <= 0 for each in scored)
     assert answer.usage.completion_tokens == expected.totals.tokens
-    own = answer.model_extra["specdec"]  # type: ignore[index]
+    own = answer.model_extra["specdec"]
     assert own["escalations"] == expected.totals.escalations
     assert own["acceptance_rate"] == expected.totals.acceptance_rate
 
 
 @pytest.mark.parametrize("mode", named(MODES, "lossless"))
-def test_a_stream_has_the_blocks_and_joins_to_the_caption(client: OpenAI, tmp_path: Path, mode: str) -> None:
+def test_a_stream_has_the_blocks_and_joins_to_the_caption(client, tmp_path, mode):
     expected = alone(tmp_path, 8, decoding__mode=mode, decoding__k=3)
-    stream = client.chat.completions.create(
-        model=f"specdec/{mode}",
-        messages=message(spoken(8)),  # type: ignore[arg-type]
-        stream=True,
-        stream_options={"include_usage": True},
-        extra_body={"specdec": {"decoding.k": 3}},
-    )
-    chunks = list(stream)
+    how = {"stream": True, "stream_options": {"include_usage": True}, "extra_body": {"specdec": {"decoding.k": 3}}}
+    chunks = list(ask(client, spoken(8), mode, **how))
     own = [chunk.model_extra.get("specdec", {}) for chunk in chunks if chunk.model_extra is not None]
     blocks = [each["block"] for each in own if "block" in each]
     assert [each["committed_ids"] for each in blocks] == [list(each.committed_ids) for each in expected.rounds]
     assert [each["accepted"] for each in blocks] == [each.accepted for each in expected.rounds]
-    assert "".join(each.choices[0].delta.content or "" for each in chunks if each.choices) == expected.caption
+    assert text_of(chunks) == expected.caption
     assert chunks[0].choices[0].delta.role == "assistant"
     assert [each.choices[0].finish_reason for each in chunks if each.choices][-1] == "stop"
     assert chunks[-1].choices == []
-    assert chunks[-1].usage is not None
-    assert expected.totals is not None
     assert chunks[-1].usage.completion_tokens == expected.totals.tokens
     assert own[-2]["pieces"][0]["caption"] == expected.caption
     assert own[0]["piece"] == {"index": 0, "start_s": 0.0, "end_s": 1.5}
 
 
-def test_settings_of_a_request_are_those_of_the_command(client: OpenAI, tmp_path: Path) -> None:
-    given = {"gate.threshold": 0.2, "decoding.k": 2, "prompt.language": "zh"}
-    expected = alone(tmp_path, 9, **{name.replace(".", "__"): value for name, value in given.items()})
-    answer = client.chat.completions.create(
-        model="specdec/hybrid",
-        messages=message(spoken(9)),  # type: ignore[arg-type]
-        extra_body={"specdec": {"gate.threshold": 0.2, "decoding.k": 2, "language": "zh"}},
-    )
-    assert answer.choices[0].message.content == expected.caption
-    piece = answer.model_extra["specdec"]["pieces"][0]  # type: ignore[index]
-    assert piece["settings"] == json.loads(expected.to_json())["settings"]
+def test_settings_of_a_request_are_those_of_the_command(client, tmp_path):
+    expected = alone(tmp_path, 9, gate__threshold=0.2, decoding__k=2, prompt__language="zh")
+    given = {"gate.threshold": 0.2, "decoding.k": 2, "language": "zh"}
+    answer = ask(client, spoken(9), extra_body={"specdec": given})
+    assert text_of(answer) == expected.caption
+    assert answer.model_extra["specdec"]["pieces"][0]["settings"] == json.loads(expected.to_json())["settings"]
     drawn = alone(tmp_path, 9, decoding__temperature=1.3, decoding__seed=5, decoding__top_p=0.9)
-    answer = client.chat.completions.create(
-        model="specdec/hybrid",
-        messages=message(spoken(9)),  # type: ignore[arg-type]
-        temperature=1.3,
-        top_p=0.9,
-        seed=5,
-    )
-    assert answer.choices[0].message.content == drawn.caption
-
-
-def test_a_temperature_next_to_nothing_is_greedy(client: OpenAI, tmp_path: Path) -> None:
-    asked: Any = message(spoken(9))
-    answer = client.chat.completions.create(model="specdec/hybrid", messages=asked, temperature=1e-231)
-    drawn = alone(tmp_path, 9, decoding__temperature=1e-9)
-    assert answer.choices[0].message.content == drawn.caption
+    assert text_of(ask(client, spoken(9), temperature=1.3, top_p=0.9, seed=5)) == drawn.caption
+    greedy = alone(tmp_path, 9, decoding__temperature=1e-9)
+    assert text_of(ask(client, spoken(9), temperature=1e-231)) == greedy.caption  # next to nothing is greedy
 
 
 @pytest.mark.ci
-def test_thirty_two_at_a_time_are_those_of_one(served: Api, tmp_path: Path) -> None:
+def test_thirty_two_at_a_time_are_those_of_one(served, tmp_path):
     expected = {(seed, mode): alone(tmp_path, seed, decoding__mode=mode).caption for seed in range(8) for mode in MODES}
 
-    async def ask(client: AsyncOpenAI, seed: int, mode: str) -> str | None:
-        answer = await client.chat.completions.create(model=f"specdec/{mode}", messages=message(spoken(seed)))  # type: ignore[arg-type]
-        return answer.choices[0].message.content
-
-    async def all_of_them() -> list[str | None]:
+    async def all_of_them() -> list[Any]:
         async with AsyncOpenAI(base_url=f"{served.url}/v1", api_key=TOKEN, max_retries=0) as client:
-            return await asyncio.gather(*(ask(client, *case) for case in expected))
+            return await asyncio.gather(*(ask(client, spoken(seed), mode) for seed, mode in expected))
 
-    assert asyncio.run(all_of_them()) == list(expected.values())
+    assert [text_of(answer) for answer in asyncio.run(all_of_them())] == list(expected.values())
     assert served.becomes_idle()
 
 
 @pytest.mark.ci
-def test_a_long_recording_is_captioned_piece_by_piece(client: OpenAI, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_long_recording_is_captioned_piece_by_piece(client, tmp_path, stream):
     sound = np.concatenate([part for seed in range(4) for part in (voice(seed, 9), np.zeros(RATE, np.float32))])
-    path = tmp_path / "long.wav"
-    import soundfile
-
-    soundfile.write(path, sound, RATE)
-    expected = list(captioner(prompt__language="en").captions(path))
+    soundfile.write(tmp_path / "long.wav", sound, RATE)
+    expected = list(captioner(prompt__language="en").captions(tmp_path / "long.wav"))
     assert len(expected) > 1
-    whole = "\n".join(each.caption for each in expected if each.caption)
-    for stream in (False, True):
-        answer: Any = client.chat.completions.create(
-            model="specdec/hybrid",
-            messages=message(encoded(sound)),  # type: ignore[arg-type]
-            stream=stream,
-        )
-        chunks = list(answer) if stream else []
-        if stream:
-            said = "".join(each.choices[0].delta.content or "" for each in chunks)
-        else:
-            said = answer.choices[0].message.content
-        assert said == whole
-        pieces = (chunks[-1] if stream else answer).model_extra["specdec"]["pieces"]
-        assert [(each["start_s"], each["end_s"]) for each in pieces] == [
-            (each.start_s, each.end_s) for each in expected
-        ]
-        assert [each["caption"] for each in pieces] == [each.caption for each in expected]
+    answer = ask(client, encoded(sound), stream=stream)
+    chunks = list(answer) if stream else [answer]
+    assert text_of(chunks if stream else answer) == "\n".join(each.caption for each in expected if each.caption)
+    pieces = chunks[-1].model_extra["specdec"]["pieces"]
+    assert [(each["start_s"], each["end_s"], each["caption"]) for each in pieces] == [
+        (each.start_s, each.end_s, each.caption) for each in expected
+    ]
 
 
-def test_a_silent_piece_costs_the_others_nothing(client: OpenAI) -> None:
-    sound = np.concatenate([voice(1, 2), np.zeros(2 * RATE, np.float32)])
-    answer = client.chat.completions.create(
-        model="specdec/edge",
-        messages=message(encoded(sound)),  # type: ignore[arg-type]
-        extra_body={"specdec": {"audio.segment": 2}},
-    )
-    first, second = answer.model_extra["specdec"]["pieces"]  # type: ignore[index]
-    assert answer.choices[0].message.content == first["caption"]
+def test_a_silent_piece_costs_the_others_nothing(client):
+    sound = encoded(np.concatenate([voice(1, 2), np.zeros(2 * RATE, np.float32)]))
+    answer = ask(client, sound, "edge", extra_body={"specdec": {"audio.segment": 2}})
+    first, second = answer.model_extra["specdec"]["pieces"]
+    assert text_of(answer) == first["caption"]
     assert second["error"]["type"] == "AudioContentError"
     assert "The recording" in second["error"]["message"]
 
 
+def test_pieces_that_all_fail_are_no_empty_caption(client: OpenAI) -> None:
+    asked: dict[str, Any] = {"model": "specdec/edge", "messages": message(spoken(1, 0.19))}
+    with pytest.raises(openai.BadRequestError, match="The recording") as caught:
+        client.chat.completions.create(**asked, extra_body={"specdec": {"audio.segment": 0.1}})
+    assert caught.value.code == "AudioContentError"
+
+
 @pytest.mark.parametrize("name", few(["flac", "ogg", "mp3", "m4a"]))
-def test_formats(client: OpenAI, name: str) -> None:
+def test_formats(client, name):
     if name == "m4a" and "aac" not in av.codecs_available:
         pytest.skip("FFmpeg has no encoder of AAC")
     write = ffmpeg_bytes if name == "m4a" else sndfile_bytes
     data = base64.b64encode(write(voice(3, 2)[:, None], RATE, "sf.mp3" if name == "mp3" else name)).decode()
-    asked = message(data, name)
-    said = client.chat.completions.create(model="specdec/edge", messages=asked).choices[0].message.content  # type: ignore[arg-type]
+    said = text_of(ask(client, message(data, name), "edge"))
     assert said
-    as_url = [
-        {"role": "user", "content": [{"type": "audio_url", "audio_url": {"url": f"data:audio/{name};base64,{data}"}}]}
-    ]
-    assert client.chat.completions.create(model="specdec/edge", messages=as_url).choices[0].message.content == said  # type: ignore[arg-type]
+    assert text_of(ask(client, at_address(f"data:audio/{name};base64,{data}"), "edge")) == said
 
 
-def test_stop_strings_and_length_end_a_caption(client: OpenAI, tmp_path: Path) -> None:
-    whole = alone(tmp_path, 4).caption
-    assert whole is not None
+@pytest.mark.parametrize("stream", [False, True])
+def test_stop_strings_end_a_caption(client, tmp_path, stream):
+    whole = alone(tmp_path, 4).caption or ""
     stop = whole.split(" ")[4]
-    before = whole[: whole.index(stop)].strip()
-    for stream in (False, True):
-        answer: Any = client.chat.completions.create(
-            model="specdec/hybrid",
-            messages=message(spoken(4)),
-            stop=[stop, "never said"],
-            stream=stream,  # type: ignore[arg-type]
-        )
-        said = (
-            "".join(each.choices[0].delta.content or "" for each in answer)
-            if stream
-            else answer.choices[0].message.content
-        )
-        assert said == before
-    short = client.chat.completions.create(model="specdec/hybrid", messages=message(spoken(4)), max_tokens=5)  # type: ignore[arg-type]
-    assert short.choices[0].finish_reason == "length"
-    assert short.usage is not None
-    assert short.usage.completion_tokens == 5
-    many = client.chat.completions.create(model="specdec/hybrid", messages=message(spoken(4)), max_tokens=100_000)  # type: ignore[arg-type]
-    assert many.choices[0].message.content == whole
+    assert text_of(ask(client, spoken(4), stop=[stop, "never said"], stream=stream)) == whole.partition(stop)[0].strip()
 
 
-def test_a_json_object_has_the_classes(client: OpenAI) -> None:
-    answer = client.chat.completions.create(
-        model="specdec/hybrid",
-        messages=message(spoken(5)),  # type: ignore[arg-type]
-        response_format={"type": "json_object"},
-    )
-    found = json.loads(answer.choices[0].message.content or "")
-    own = answer.model_extra["specdec"]  # type: ignore[index]
-    lexicon = Lexicon.load()
-    assert list(found) == ["caption", *lexicon.attributes, "emotions", "flags"]
-    assert {name: found[name] for name in lexicon.attributes} == own["labels"]
+def test_a_length_ends_a_caption(client, tmp_path):
+    short = ask(client, spoken(4), max_tokens=5)
+    assert (short.choices[0].finish_reason, short.usage.completion_tokens) == ("length", 5)
+    assert text_of(ask(client, spoken(4), max_tokens=100_000)) == alone(tmp_path, 4).caption
+
+
+def test_a_json_object_has_the_classes(client):
+    answer = ask(client, spoken(5), response_format={"type": "json_object"})
+    found, own = json.loads(text_of(answer)), answer.model_extra["specdec"]
+    attributes = Lexicon.load().attributes
+    assert list(found) == ["caption", *attributes, "emotions", "flags"]
+    assert {name: found[name] for name in attributes} == own["labels"]
     assert found["caption"] == own["pieces"][0]["caption"]
-    pitch = {"type": ["string", "null"], "enum": [*lexicon.attributes["pitch"], None]}
-    other = {
-        "anyOf": [{"type": "string", "enum": list(lexicon.attributes["voice"])}, {"type": "null"}],
-        "title": "Voice",
-    }
+    pitch = {"type": ["string", "null"], "enum": [*attributes["pitch"], None]}
+    other = {"anyOf": [{"type": "string", "enum": list(attributes["voice"])}, {"type": "null"}], "title": "Voice"}
     schema = {"type": "object", "properties": {"pitch": pitch, "voice": other}, "required": ["pitch", "caption"]}
+    form = {"type": "json_schema", "json_schema": {"name": "voice", "schema": schema}}
     for stream in (False, True):
-        answer_: Any = client.chat.completions.create(
-            model="specdec/hybrid",
-            messages=message(spoken(5)),  # type: ignore[arg-type]
-            response_format={"type": "json_schema", "json_schema": {"name": "voice", "schema": schema}},
-            stream=stream,
-        )
-        said = (
-            "".join(each.choices[0].delta.content or "" for each in answer_)
-            if stream
-            else answer_.choices[0].message.content
-        )
+        said = text_of(ask(client, spoken(5), response_format=form, stream=stream))
         assert json.loads(said) == {name: found[name] for name in ("pitch", "voice", "caption")}
 
 
-def test_logprobs_list_the_likeliest(client: OpenAI) -> None:
-    answer = client.chat.completions.create(
-        model="specdec/lossless",
-        messages=message(spoken(6)),
-        logprobs=True,
-        top_logprobs=3,  # type: ignore[arg-type]
-    )
-    assert answer.choices[0].logprobs is not None
-    for each in answer.choices[0].logprobs.content or ():
+def test_logprobs_list_the_likeliest(client):
+    answer = ask(client, spoken(6), "lossless", logprobs=True, top_logprobs=3)
+    for each in answer.choices[0].logprobs.content:
         assert len(each.top_logprobs) <= 3
         assert each.top_logprobs[0].token == each.token  # greedy
         assert each.top_logprobs[0].logprob == each.logprob
         assert bytes(each.bytes or []).decode() == each.token
 
 
-@pytest.mark.ci
-def test_text_that_the_models_do_not_follow_is_said_to_be_left_out(client: OpenAI, tmp_path: Path) -> None:
-    asked = [{"role": "system", "content": "Be short."}, *message(spoken(2), text="Transcribe the speech.")]
-    answer = client.chat.completions.create(model="specdec/hybrid", messages=asked)  # type: ignore[arg-type]
-    assert answer.choices[0].message.content == alone(tmp_path, 2).caption
-    assert "left out" in answer.model_extra["specdec"]["warnings"][0]  # type: ignore[index]
-    forced = client.chat.completions.create(
-        model="specdec/hybrid",
-        messages=message(spoken(2), text="Is it loud?"),  # type: ignore[arg-type]
-        extra_body={"specdec": {"prompt.force": True}},
+def test_what_other_clients_add_changes_nothing(client):
+    """Bookkeeping, nulls, and a system message, which the mini pair does not follow."""
+    data = spoken(3)
+    in_lines = "\r\n".join(data[at : at + 76] for at in range(0, len(data), 76))
+    french = {"role": "system", "content": "Answer in French."}
+    plain, *others = (
+        ask(client, messages, "edge", **more)
+        for messages, more in (
+            (message(data), {}),
+            (message(f"data:;base64,{data}"), {"extra_body": {"tools": None, "stop": None, "specdec": None}}),
+            (message(in_lines, "opus"), {"metadata": {"a": "b"}}),
+            ([message(data)[0] | {"name": "someone"}], {"service_tier": "auto", "parallel_tool_calls": True}),
+            ([french, *message(data)], {"safety_identifier": "someone"}),
+        )
     )
-    own = forced.model_extra["specdec"]["pieces"][0]  # type: ignore[index]
-    assert own["prompt"] == "Is it loud?"
+    for answer in others:
+        assert (text_of(answer), answer.usage) == (text_of(plain), plain.usage)
+    assert others[-1].model_extra["specdec"]["warnings"][0].startswith("The text of the messages was left out")
+
+
+@pytest.mark.ci
+def test_text_that_the_models_do_not_follow_is_said_to_be_left_out(client, tmp_path):
+    asked = [{"role": "system", "content": "Be short."}, *message(spoken(2), text="Transcribe the speech.")]
+    answer = ask(client, asked)
+    assert text_of(answer) == alone(tmp_path, 2).caption
+    assert "left out" in answer.model_extra["specdec"]["warnings"][0]
+    forced = ask(client, message(spoken(2), text="Is it loud?"), extra_body={"specdec": {"prompt.force": True}})
+    assert forced.model_extra["specdec"]["pieces"][0]["prompt"] == "Is it loud?"
+
+
+def of_schema(properties: dict[str, Any]) -> dict[str, Any]:
+    """A request for an object with these properties."""
+    wanted = {"name": "a", "schema": {"properties": properties}}
+    return {"response_format": {"type": "json_schema", "json_schema": wanted}}
 
 
 REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
@@ -287,9 +225,11 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"messages": [{"role": "user", "content": "Hello"}]}, 400, "invalid_audio", "this one has 0"),
     ({"messages": message("!!!")}, 400, "invalid_audio", "base64"),
     ({"messages": message("AAAA")}, 400, "AudioDecodeError", "The recording cannot be decoded"),
+    ({"messages": message("")}, 400, "AudioDecodeError", "The recording is empty"),
     ({"messages": message(encoded(np.zeros(RATE, np.float32)))}, 400, "AudioContentError", "The recording"),
     ({"messages": message(encoded(voice(1, 0.01)))}, 400, "AudioContentError", "The recording"),
-    ({"messages": message("AAAA", "aiff")}, 400, "invalid_value", "'wav', 'mp3', 'flac', 'ogg' or 'm4a'"),
+    ({"messages": message("data:audio/wav,RIFF")}, 400, "invalid_audio", "data URL has to be in base64"),
+    ({"messages": message("http://127.0.0.1:1/a.wav")}, 400, "unsupported_url", "it fetches nothing"),
     ({"messages": [{"role": "assistant", "content": "x"}]}, 400, "invalid_value", "messages.0.role"),
     ({"temperature": 3}, 400, "invalid_value", "temperature"),
     ({"stop": ["a"] * 5}, 400, "invalid_value", "stop"),
@@ -304,35 +244,13 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"specdec": {"decoding.max_new_tokens": 100_000}}, 400, "invalid_value", "1024"),
     ({"specdec": {"language": "fr"}}, 400, "ConfigError", "prompt.language"),
     ({"response_format": {"type": "grammar"}}, 400, "invalid_value", "response_format"),
-    (
-        {
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": "a", "schema": {"properties": {"age": {}}}},
-            }
-        },
-        400,
-        "invalid_json_schema",
-        "has no property age",
-    ),
-    (
-        {
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": "a", "schema": {"properties": {"pitch": {"enum": ["low"]}}}},
-            }
-        },
-        400,
-        "invalid_json_schema",
-        "has to allow for pitch",
-    ),
+    (of_schema({"age": {}}), 400, "invalid_json_schema", "has no property age"),
+    (of_schema({"pitch": {"enum": ["low"]}}), 400, "invalid_json_schema", "has to allow for pitch"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "status", "code", "says"), REFUSED)
-def test_what_is_not_supported_is_refused_by_name(
-    served: Api, client: OpenAI, changes: dict[str, Any], status: int, code: str, says: str
-) -> None:
+def test_what_is_not_supported_is_refused_by_name(served, client, changes, status, code, says):
     for stream in (False, True):
         body = {"model": "specdec/hybrid", "messages": message(spoken(1)), "stream": stream, **changes}
         with pytest.raises(openai.APIStatusError) as caught:
@@ -345,19 +263,18 @@ def test_what_is_not_supported_is_refused_by_name(
     assert served.becomes_idle()
 
 
-def test_other_paths_of_the_api_are_refused_in_its_form(client: OpenAI) -> None:
+def test_other_paths_of_the_api_are_refused_in_its_form(client):
     with pytest.raises(openai.NotFoundError, match="nothing is at this path") as error:
         client.responses.create(model="specdec/hybrid", input="Hello")
     assert (error.value.code, error.value.type) == ("unknown_path", "not_found_error")
 
 
-def test_addresses_are_not_fetched(client: OpenAI) -> None:
-    asked = [{"role": "user", "content": [{"type": "audio_url", "audio_url": {"url": "http://127.0.0.1:1/a.wav"}}]}]
+def test_addresses_are_not_fetched(client):
     with pytest.raises(openai.BadRequestError, match="fetches nothing"):
-        client.chat.completions.create(model="specdec/hybrid", messages=asked)  # type: ignore[arg-type]
+        ask(client, at_address("http://127.0.0.1:1/a.wav"))
 
 
-def test_the_models_are_those_that_are_loaded(client: OpenAI) -> None:
+def test_the_models_are_those_that_are_loaded(client):
     assert [each.id for each in client.models.list()] == [f"specdec/{mode}" for mode in MODES]
     assert client.models.retrieve("specdec/edge").id == "specdec/edge"
     with pytest.raises(openai.NotFoundError):
@@ -368,20 +285,20 @@ def test_the_models_are_those_that_are_loaded(client: OpenAI) -> None:
         with api(settings={"decoding.mode": mode}) as one:
             assert [each.id for each in one.client().models.list()] == [f"specdec/{mode}"]
             with pytest.raises(openai.NotFoundError, match=f"This server has specdec/{mode}"):
-                one.client().chat.completions.create(model="specdec/hybrid", messages=message(spoken(1)))  # type: ignore[arg-type]
+                ask(one.client(), spoken(1))
             head = {"Authorization": f"Bearer {TOKEN}"}
             assert one.client()._client.get(f"{one.url}/v1/info", headers=head).status_code == verifies
 
 
-def test_metrics_count_captions_and_name_nobody(served: Api, client: OpenAI) -> None:
-    client.chat.completions.create(model="specdec/edge", messages=message(spoken(1)), user="somebody")  # type: ignore[arg-type]
+def test_metrics_count_captions_and_name_nobody(served, client):
+    ask(client, spoken(1), "edge", user="somebody")
     found = client._client.get(f"{served.url}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).text
     assert 'specdec_captions_total{mode="edge"}' in found
     assert 'route="POST /v1/chat/completions",status="200"' in found
     assert "somebody" not in found
 
 
-def test_settings_that_ban_all_tokens_are_the_request_s_fault() -> None:
+def test_settings_that_ban_all_tokens_are_the_request_s_fault():
     error = ApiError.of(not_finite("tiny"))
     assert (error.status_code, error.code) == (400, "ScoresError")
     assert error.detail.startswith("the logits of tiny are not finite. If decoding.no_repeat_ngram is set, it may have")

@@ -5,9 +5,9 @@ import http.client
 import json
 import socket
 import struct
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -16,9 +16,11 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from specdec_cli.captioner import Captioner
+from specdec_cli.decoding.assemble import Pair
 from tests.cloud.serving import remote_cloud
 from tests.mini_pair import RATE, captioner, mini_pair, voice
-from tests.serve.api import TOKEN, Api, api, encoded, message, spoken
+from tests.serve.api import TOKEN, Api, api, ask, at_address, encoded, message, spoken, text_of
 from tests.tiers import few
 
 MANY_PIECES = encoded(np.concatenate([part for n in range(40) for part in (voice(n, 1.2), np.zeros(4000, np.float32))]))
@@ -57,7 +59,7 @@ def pieces_captioned(served: Api) -> float:
 
 @pytest.mark.parametrize("stream", few([True, False]))
 @pytest.mark.parametrize("reset", few([True, False]))
-def test_a_client_that_vanishes_frees_its_slot_at_once(served: Api, stream: bool, reset: bool) -> None:
+def test_a_client_that_vanishes_frees_its_slot_at_once(served, stream, reset):
     before = pieces_captioned(served)
     crowd = [begun(served, stream=stream) for _ in range(6)]  # two are captioned, and the others wait
     while pieces_captioned(served) < before + 2:
@@ -68,86 +70,59 @@ def test_a_client_that_vanishes_frees_its_slot_at_once(served: Api, stream: bool
         connection.close()
     assert served.becomes_idle()
     assert pieces_captioned(served) < before + 40  # of 240
-    answer = served.client().chat.completions.create(model="specdec/edge", messages=message(spoken(1)))  # type: ignore[arg-type]
-    assert answer.choices[0].message.content
+    assert text_of(ask(served.client(), spoken(1), "edge"))
 
 
-def test_clients_that_vanish_cost_the_others_nothing(served: Api) -> None:
+def test_clients_that_vanish_cost_the_others_nothing(served):
     expected = captioner(prompt__language="en").run_samples(voice(3), RATE).finish().caption
     vanishing = [begun(served) for _ in range(4)]
-    answers: list[str | None] = []
-
-    def ask() -> None:
-        found = served.client().chat.completions.create(model="specdec/hybrid", messages=message(spoken(3)))  # type: ignore[arg-type]
-        answers.append(found.choices[0].message.content)
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for connection in vanishing:
-        connection.close()
-    for thread in threads:
-        thread.join(60)
-    assert answers == [expected] * 4
+    with ThreadPoolExecutor(4) as pool:
+        answers = [pool.submit(ask, served.client(), spoken(3)) for _ in range(4)]
+        for connection in vanishing:
+            connection.close()
+    assert [text_of(answer.result()) for answer in answers] == [expected] * 4
     assert served.becomes_idle()
 
 
 @pytest.mark.ci
-def test_a_queue_has_a_bound() -> None:
-    async def ask(client: AsyncOpenAI) -> openai.RateLimitError | None:
-        try:
-            await client.chat.completions.create(model="specdec/hybrid", messages=message(spoken(1)))  # type: ignore[arg-type]
-        except openai.RateLimitError as refused:
-            return refused
-        return None
-
-    async def crowd(url: str, retries: int) -> list[openai.RateLimitError | None]:
+def test_a_queue_has_a_bound():
+    async def crowd(url: str, retries: int) -> list[Any]:
         async with AsyncOpenAI(base_url=f"{url}/v1", api_key=TOKEN, max_retries=retries) as client:
-            return await asyncio.gather(*(ask(client) for _ in range(12)))
+            return await asyncio.gather(*(ask(client, spoken(1)) for _ in range(12)), return_exceptions=True)
 
-    with api(room=1, waiting=2) as few:
-        answers = asyncio.run(crowd(few.url, 0))
-        refused = [each for each in answers if each is not None]
+    with api(room=1, waiting=2) as small:
+        refused = [each for each in asyncio.run(crowd(small.url, 0)) if isinstance(each, openai.RateLimitError)]
         assert 1 <= len(refused) <= 9
         assert {(each.code, each.response.headers["Retry-After"]) for each in refused} == {("queue_full", "1")}
-        assert few.becomes_idle()
-        assert asyncio.run(crowd(few.url, 20)) == [None] * 12  # the client waits as it is told
+        assert small.becomes_idle()
+        assert all(map(text_of, asyncio.run(crowd(small.url, 20))))  # the client waits as it is told
 
 
-def test_what_is_too_large_is_refused() -> None:
+def test_what_is_too_large_is_refused():
     with api(clip_s=2.0, body_bytes=400_000, text_tokens=64, caption_s=60.0) as strict:
         client = strict.client()
-        with pytest.raises(openai.APIStatusError, match=r"The recording lasts longer than 2 s") as caught:
-            client.chat.completions.create(model="specdec/edge", messages=message(spoken(1, 3.0)))  # type: ignore[arg-type]
-        assert caught.value.status_code == 413
-        with pytest.raises(openai.APIStatusError, match="400000 bytes") as caught:
-            client.chat.completions.create(model="specdec/edge", messages=message(spoken(1, 20.0)))  # type: ignore[arg-type]
-        assert caught.value.status_code == 413
+        for seconds, says in ((3.0, r"The recording lasts longer than 2 s"), (20.0, "400000 bytes")):
+            with pytest.raises(openai.APIStatusError, match=says) as caught:
+                ask(client, spoken(1, seconds), "edge")
+            assert caught.value.status_code == 413
         with pytest.raises(openai.BadRequestError, match="64"):
-            client.chat.completions.create(
-                model="specdec/edge",
-                messages=message(spoken(1)),  # type: ignore[arg-type]
-                extra_body={"specdec": {"decoding.max_new_tokens": 65}},
-            )
+            ask(client, spoken(1), "edge", extra_body={"specdec": {"decoding.max_new_tokens": 65}})
         assert strict.becomes_idle()
     with api(caption_s=0.001) as hasty, pytest.raises(openai.InternalServerError, match="did not answer within"):
-        hasty.client().chat.completions.create(model="specdec/edge", messages=message(spoken(1)))  # type: ignore[arg-type]
+        ask(hasty.client(), spoken(1), "edge")
 
 
-def test_a_prompt_beyond_the_context_is_refused(served: Api) -> None:
+def test_a_prompt_beyond_the_context_is_refused(served):
+    asked, forced = message(spoken(1), text="loud " * 5000), {"specdec": {"prompt.force": True}}
     with pytest.raises(openai.BadRequestError, match="may follow") as caught:
-        served.client().chat.completions.create(
-            model="specdec/edge",
-            messages=message(spoken(1), text="loud " * 5000),  # type: ignore[arg-type]
-            extra_body={"specdec": {"prompt.force": True}},
-        )
+        ask(served.client(), asked, "edge", extra_body=forced)
     assert caught.value.code == "context_length_exceeded"
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"null", b'{"model": NaN}', b"\xff", b"[" * 100_000, b'{"a":"\\ud800"}']
 )
-def test_malformed_bodies(served: Api, body: bytes) -> None:
+def test_malformed_bodies(served, body):
     with closing(http.client.HTTPConnection("127.0.0.1", served.running.port, timeout=20)) as connection:
         connection.request("POST", "/v1/chat/completions", body, {"Authorization": f"Bearer {TOKEN}"})
         answer = connection.getresponse()
@@ -156,50 +131,40 @@ def test_malformed_bodies(served: Api, body: bytes) -> None:
     assert found["error"]["type"] == "invalid_request_error"
 
 
+def test_a_packed_body_is_refused_by_its_name(served):
+    head = {"Content-Encoding": "gzip"}
+    with pytest.raises(openai.APIStatusError, match="a body in gzip is not unpacked") as caught:
+        served.client().post("/chat/completions", body={}, options={"headers": head}, cast_to=object)
+    assert caught.value.status_code == 415
+
+
 @pytest.mark.ci
-def test_a_remote_edge_is_served_beside_captions(served: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remote_edge_is_served_beside_captions(served, monkeypatch):
     """With the same engine: the rounds of its clip are those of a cloud of its own."""
     monkeypatch.setenv("API_TOKEN", TOKEN)
     pair = mini_pair()
-    alone = captioner(decoding__mode="lossless", prompt__language="en")
-    expected = alone.run_samples(voice(5), RATE).finish()
-    answers: list[Any] = []
-
-    def ask() -> None:
-        for seed in range(3):
-            answers.append(
-                served.client().chat.completions.create(model="specdec/lossless", messages=message(spoken(seed)))
-            )  # type: ignore[arg-type]
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    with remote_cloud(served.url, pair.edge, token_env="API_TOKEN") as cloud:  # type: ignore[arg-type]
-        from specdec_cli.captioner import Captioner
-        from specdec_cli.decoding.assemble import Pair
-
-        found = Captioner(alone.config, Pair.of(pair.edge, cloud)).run_samples(voice(5), RATE).finish()
-    thread.join(60)
+    local = captioner(decoding__mode="lossless", prompt__language="en")
+    expected = local.run_samples(voice(5), RATE).finish()
+    with ThreadPoolExecutor(1) as pool:
+        answers = [pool.submit(ask, served.client(), spoken(seed), "lossless") for seed in range(3)]
+        with remote_cloud(served.url, pair.edge, token_env="API_TOKEN") as cloud:
+            found = Captioner(local.config, Pair.of(pair.edge, cloud)).run_samples(voice(5), RATE).finish()
     assert [each.committed_ids for each in found.rounds] == [each.committed_ids for each in expected.rounds]
-    assert len(answers) == 3
+    assert all(text_of(answer.result()) for answer in answers)
 
 
 @pytest.mark.ci
-def test_a_runner_of_evaluations_is_served(served: Api) -> None:
+def test_a_runner_of_evaluations_is_served(served):
     """What lmms-eval's OpenAI-compatible model sends and reads: a data URL, text, a length beyond any caption."""
-    data = f"data:audio/wav;base64,{spoken(6)}"
-    parts = [{"type": "audio_url", "audio_url": {"url": data}}, {"type": "text", "text": "Describe the voice."}]
-    payload: Any = {
-        "messages": [{"role": "user", "content": parts}],
-        "model": "specdec/lossless",
-        "max_tokens": 4096,
-        "temperature": 0,
-    }
+    (asked,) = at_address(f"data:audio/wav;base64,{spoken(6)}")
+    asked["content"].append({"type": "text", "text": "Describe the voice."})
 
-    async def ask() -> Any:
+    async def all_of_them() -> list[Any]:
         async with AsyncOpenAI(base_url=f"{served.url}/v1", api_key=TOKEN, timeout=600) as client:
-            return await asyncio.gather(*(client.chat.completions.create(**payload) for _ in range(8)))
+            asking = (ask(client, [asked], "lossless", max_tokens=4096, temperature=0) for _ in range(8))
+            return await asyncio.gather(*asking)
 
-    answers = asyncio.run(ask())
+    answers = asyncio.run(all_of_them())
     expected = captioner(decoding__mode="lossless", prompt__language="en").run_samples(voice(6), RATE).finish()
-    assert {each.choices[0].message.content for each in answers} == {expected.caption}
+    assert {text_of(each) for each in answers} == {expected.caption}
     assert all(each.usage.completion_tokens > 0 and each.choices[0].finish_reason == "stop" for each in answers)

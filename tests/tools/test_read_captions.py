@@ -20,7 +20,7 @@ TEXTS = [
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
+def run(capsys) -> Run:
     """Runs the command in this process; the lines that it prints."""
 
     def command(*paths: Path) -> list[str]:
@@ -35,7 +35,7 @@ def write(path: Path, *lines: dict[str, object]) -> Path:
     return path
 
 
-def test_readings_and_their_score(run: Run, tmp_path: Path) -> None:
+def test_readings_and_their_score(run, tmp_path):
     texts = write(tmp_path / "texts.jsonl", *TEXTS)
     readings = [json.loads(line) for line in run(texts)]
     assert [list(reading) for reading in readings] == [["id", "caption", "labels", "emotions", "flags"]] * 5
@@ -63,7 +63,7 @@ def test_readings_and_their_score(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ['{"id": 7, "lang": "fr", "text": "a"}', '{"id": 7, "lang": "en"}', "[1]", "{"])
-def test_malformed_lines_end_in_a_sentence(run: Run, tmp_path: Path, line: str) -> None:
+def test_malformed_lines_end_in_a_sentence(run, tmp_path, line):
     (tmp_path / "texts.jsonl").write_text(line)
     with pytest.raises(SystemExit) as end:
         run(tmp_path / "texts.jsonl")

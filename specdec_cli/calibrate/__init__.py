@@ -1,0 +1,1 @@
+"""Fitting calibrations to transcripts and references; `labels.calibration` has their files and applies them."""
