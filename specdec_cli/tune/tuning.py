@@ -132,7 +132,7 @@ def _reason(ends: GapClosed, plan: TuningPlan, needed: int | None) -> str:
         return f"{reason}. Tune on more recordings, or with a larger --risk, or use --mode edge."
     reason = f"{within} is measurably better than the edge alone"
     if ends.closed is None:
-        reason = "The cloud is not measurably better than the edge on these clips, so there is nothing to gain"
+        reason = "The cloud is not measurably better than the edge on these clips, so no gain can be measured"
     if needed is None:
         return f"{reason}. If that is what it seems, more recordings like these would not change it: use --mode edge."
     return f"{reason}. If the difference is what it seems, some {needed:,} recordings would show it."
