@@ -59,7 +59,7 @@ def label_scores(named: Named, truth: Truth, lexicon: Lexicon, resampler: Resamp
 
 
 def recalls(hits: Values, truth: Truth, attribute: str) -> Statistic:
-    """Unweighted average recall (Schuller et al. 2009): the mean over true classes of how many are named right.
+    """Unweighted average recall (Schuller et al. 2009): the mean over true classes of the share named right.
 
     `hits` is one column of `label_hits` [clips]. A class that a resample lacks is left out of its mean.
     """
@@ -70,9 +70,9 @@ def recalls(hits: Values, truth: Truth, attribute: str) -> Statistic:
 
 
 def scores(clips: Clips, modes: Sequence[Mode], lexicon: Lexicon, *, described: bool) -> Scores:
-    """Every mode by every measure that there is, in the order of `MEASURES`; classes are not those of emotion alone.
+    """Measure -> the quality of each mode, in the order of `MEASURES`; emotion alone does not count as `labels`.
 
-    `described` is whether the references' texts are descriptions.
+    `described`: whether the references' texts are descriptions.
     """
     truth, texts = [clip.reference_labels for clip in clips], [clip.reference_texts for clip in clips]
     captions = {mode: [clip.captions[mode] for clip in clips] for mode in modes}
@@ -142,9 +142,9 @@ def _on_wheels(
 
 
 def gaps(by: Scores, table: Mapping[Mode, Columns], resampler: Resampler) -> list[Gap]:
-    """One gap a measure and mode between edge-only and cloud-only; none without these two.
+    """The gap by each measure and mode; none without edge-only and cloud-only.
 
-    `table` holds what was measured of the same clips.
+    `table`: the measured figures of the same clips.
     """
     found: list[Gap] = []
     for (basis, measure), of in by.items() if {"edge", "cloud"} <= table.keys() else ():
