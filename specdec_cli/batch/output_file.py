@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from specdec_cli.config.fields import AT_PAUSES
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.journal import Change, Journal, StoredLine
 from specdec_cli.prompts import Language
@@ -169,7 +170,14 @@ def _line_at(file: BinaryIO, offset: int) -> bytes:
 
 
 def _again(head: TranscriptHead) -> InputFile:
-    """How to caption the recording of a line again; one that has an id and is no piece may be a part of a file."""
-    part = head.id is not None and head.pieces is None
-    start_s, end_s = (head.start_s, head.end_s) if part else (None, None)
-    return InputFile(head.file, id=head.id, language=head.language, prompt=head.prompt, start_s=start_s, end_s=end_s)
+    """How to caption the recording of a line again; one that has an id and is no piece may be a part of a file.
+
+    Speaker, text and channel are those of its manifest, unless the recording is cut by a file or by its channels.
+    """
+    found = InputFile(head.file, id=head.id, language=head.language, prompt=head.prompt)
+    if head.id is not None and head.pieces is None:
+        found = replace(found, start_s=head.start_s, end_s=head.end_s)
+    if head.settings.get("segment") not in (None, AT_PAUSES) or head.settings.get("channel") == "each":
+        return found
+    channel = None if head.channel is None else head.channel - 1
+    return replace(found, channel=channel, speaker=head.speaker, text=head.text)
