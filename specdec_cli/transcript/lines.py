@@ -50,6 +50,7 @@ class Mark:
     pieces: int | None = None
     final: bool = False
     degraded: bool = False  # its caption lacks the cloud, which failed
+    row: bool = False  # a manifest named it, and it is the only piece of its row
 
     @classmethod
     def of(cls, line: Line) -> Mark:
@@ -58,16 +59,18 @@ class Mark:
         place = None if head.start_s is None else (head.start_s, head.end_s or 0.0, head.channel or 0)
         content = head.error is not None and head.error.type == AudioContentError.__name__
         final = content and head.sha256 is not None
-        return cls(
-            line.offset, line.number, head.good, head.sha256, place, head.pieces, final, head.degraded is not None
-        )
+        row, degraded = head.id is not None and head.pieces is None, head.degraded is not None
+        return cls(line.offset, line.number, head.good, head.sha256, place, head.pieces, final, degraded, row)
 
     @property
-    def cut(self) -> tuple[str | None, int | None, bool]:
+    def cut(self) -> tuple[object, ...]:
         """Content and number of pieces: equal for lines that stand together.
 
-        Parts that nobody numbered may each be a content of its own, as the utterances of a microphone are.
+        Parts that nobody numbered may each be a content of its own, as the utterances of a microphone are. A row of a
+        manifest means one part only.
         """
+        if self.row:
+            return self.sha256, self.place
         own = self.place is not None and self.pieces is None
         return None if own else self.sha256, self.pieces, self.place is None
 
