@@ -23,7 +23,7 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def cache_home(tmp_path_factory) -> Iterator[None]:
     """A cache folder of the tests' own, where results of self-tests are remembered."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))

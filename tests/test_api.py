@@ -23,20 +23,20 @@ MODES_BY_TIER = ["hybrid", *(pytest.param(mode, marks=pytest.mark.full) for mode
 
 
 @pytest.fixture(scope="module")
-def clips(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def clips(tmp_path_factory) -> list[Path]:
     folder = tmp_path_factory.mktemp("clips")
     return [write_voice(folder / f"{seed}.wav", seed, 0.8 + 0.6 * seed) for seed in range(4)]
 
 
 @pytest.fixture(scope="module")
-def long_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def long_clip(tmp_path_factory) -> Path:
     """Three pieces of 2 s, of which the middle one is silent."""
     path = tmp_path_factory.mktemp("long") / "long.wav"
     soundfile.write(path, np.concatenate([voice(1, 2.0), np.zeros(2 * RATE, np.float32), voice(2, 2.0)]), RATE)
     return path
 
 
-def test_the_example_of_the_package_runs_as_it_stands(clips: list[Path]) -> None:
+def test_the_example_of_the_package_runs_as_it_stands(clips):
     example = textwrap.dedent((specdec_cli.__doc__ or "").split("\n\n")[1])
     assert "clip.wav" in example
     printed: list[str] = []
@@ -66,11 +66,11 @@ assert state() == before
 
 
 @pytest.mark.parametrize("code", [STATE, pytest.param(STATE + LOADED, marks=pytest.mark.full)], ids=["import", "load"])
-def test_importing_loads_nothing_heavy_and_loading_a_captioner_changes_nothing_in_the_process(code: str) -> None:
+def test_importing_loads_nothing_heavy_and_loading_a_captioner_changes_nothing_in_the_process(code):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_stream_tells_the_run_in_order(clips: list[Path]) -> None:
+def test_a_stream_tells_the_run_in_order(clips):
     runner = captioner(gate__threshold=0.05)
     updates = list(runner.stream(clips[1]))
     events = [update.event for update in updates]
@@ -91,7 +91,7 @@ def test_a_stream_tells_the_run_in_order(clips: list[Path]) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("mode", MODES_BY_TIER)
-def test_a_used_captioner_gives_the_texts_of_a_fresh_one(clips: list[Path], mode: str) -> None:
+def test_a_used_captioner_gives_the_texts_of_a_fresh_one(clips, mode):
     settings = {"decoding.mode": mode, "decoding.k": 4, "prompt.language": "en"}
     used = captioner(decoding__mode=mode, decoding__k=4, prompt__language="en")
     again = [used.caption(clip).caption for clip in (*clips[:2], *reversed(clips[:2]))]
@@ -100,7 +100,7 @@ def test_a_used_captioner_gives_the_texts_of_a_fresh_one(clips: list[Path], mode
 
 
 @pytest.mark.parametrize("mode", MODES_BY_TIER)
-def test_an_abandoned_stream_leaves_nothing_behind(clips: list[Path], mode: str) -> None:
+def test_an_abandoned_stream_leaves_nothing_behind(clips, mode):
     runner = captioner(decoding__mode=mode, **({"gate__threshold": 0.05} if mode == "hybrid" else {}))
     expected = [runner.caption(clip).caption for clip in clips[:2]]
     for stop_after in (1, 2, 4):
@@ -112,14 +112,14 @@ def test_an_abandoned_stream_leaves_nothing_behind(clips: list[Path], mode: str)
         assert [runner.caption(clip).caption for clip in clips[:2]] == expected
 
 
-def test_two_interleaved_runs_do_not_disturb_each_other(clips: list[Path]) -> None:
+def test_two_interleaved_runs_do_not_disturb_each_other(clips):
     runner = captioner(gate__threshold=0.05, decoding__k=3)
     streams = list(zip_longest(*(runner.stream(clip) for clip in clips[:2])))
     ends = [next(update for update in reversed(stream) if update) for stream in zip(*streams, strict=True)]
     assert [end.text.caption for end in ends] == [runner.caption(clip).caption for clip in clips[:2]]
 
 
-def test_a_seed_repeats_a_sampled_caption_and_leaves_the_global_one_alone(clips: list[Path]) -> None:
+def test_a_seed_repeats_a_sampled_caption_and_leaves_the_global_one_alone(clips):
     state = torch.random.get_rng_state()
 
     def sampled(seed: int) -> str | None:
@@ -130,7 +130,7 @@ def test_a_seed_repeats_a_sampled_caption_and_leaves_the_global_one_alone(clips:
     assert torch.equal(state, torch.random.get_rng_state())
 
 
-def test_samples_in_memory_give_the_caption_of_the_file(clips: list[Path]) -> None:
+def test_samples_in_memory_give_the_caption_of_the_file(clips):
     runner = captioner()
     samples, _ = soundfile.read(clips[2], dtype="float32")
     run = runner.run_samples(samples, RATE, name="microphone")
@@ -141,7 +141,7 @@ def test_samples_in_memory_give_the_caption_of_the_file(clips: list[Path]) -> No
     assert runner.run_samples(samples.astype(np.float64).tolist(), RATE).finish().caption == transcript.caption
 
 
-def test_samples_at_another_rate_are_resampled(tmp_path: Path) -> None:
+def test_samples_at_another_rate_are_resampled(tmp_path):
     """A man recorded at 48 kHz would be three times as high and fast if his samples were taken for 16 kHz."""
     path, samples = tmp_path / "48.wav", soxr.resample(voice(3, 1.6), RATE, 48_000)
     soundfile.write(path, samples, 48_000, subtype="FLOAT")
@@ -153,7 +153,7 @@ def test_samples_at_another_rate_are_resampled(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("dtype", "full_scale", "silence"), [("int16", 2**15, 0), ("int32", 2**31, 0), ("uint8", 128, 128)]
 )
-def test_integer_samples_have_the_full_scale_of_their_type(dtype: str, full_scale: int, silence: int) -> None:
+def test_integer_samples_have_the_full_scale_of_their_type(dtype, full_scale, silence):
     integers = (np.round(voice(3, 1.6) * (full_scale - 1)) + silence).astype(dtype)
     floats = (integers - float(silence)) / full_scale
     captions = [captioner().run_samples(samples, RATE).finish().caption for samples in (integers, floats)]
@@ -177,13 +177,13 @@ def test_integer_samples_have_the_full_scale_of_their_type(dtype: str, full_scal
         ([[1.0], [1.0, 2.0]], "array"),
     ],
 )
-def test_samples_that_cannot_be_captioned_are_refused(samples: np.ndarray, message: str) -> None:
+def test_samples_that_cannot_be_captioned_are_refused(samples, message):
     given = (voice(1, 1.0), samples) if message == "sample rate" else (samples, RATE)
     with pytest.raises(AudioContentError, match=message):
         captioner().run_samples(*given)
 
 
-def test_a_prompt_that_the_models_do_not_follow_is_warned_of(clips: list[Path]) -> None:
+def test_a_prompt_that_the_models_do_not_follow_is_warned_of(clips):
     plain, own = (
         captioner().caption(clips[0]),
         captioner(prompt__force=True, prompt__text="How old is the speaker?").caption(clips[0]),
@@ -197,7 +197,7 @@ def test_a_prompt_that_the_models_do_not_follow_is_warned_of(clips: list[Path]) 
     assert started.warnings == edge.caption(clips[0]).warnings != ()
 
 
-def test_pieces_come_as_one_transcript_each(long_clip: Path) -> None:
+def test_pieces_come_as_one_transcript_each(long_clip):
     runner = captioner(audio__segment=2.0)
     transcripts = list(runner.captions(long_clip))
     assert [(t.start_s, t.end_s) for t in transcripts] == [(0.0, 2.0), (2.0, 4.0), (4.0, 6.0)]
@@ -214,7 +214,7 @@ def test_pieces_come_as_one_transcript_each(long_clip: Path) -> None:
         runner.caption(long_clip)
 
 
-def test_a_missing_recording_and_wrong_settings_are_typed_errors(tmp_path: Path) -> None:
+def test_a_missing_recording_and_wrong_settings_are_typed_errors(tmp_path):
     with pytest.raises(AudioNotFoundError):
         captioner().caption(tmp_path / "none.wav")
     with pytest.raises(ConfigError, match=r"decoding\.k"):
@@ -225,7 +225,7 @@ def test_a_missing_recording_and_wrong_settings_are_typed_errors(tmp_path: Path)
         Captioner.load(captioner().config, {"decoding.k": 3})
 
 
-def test_a_model_whose_scores_are_no_numbers_is_an_error_and_no_caption(clips: list[Path]) -> None:
+def test_a_model_whose_scores_are_no_numbers_is_an_error_and_no_caption(clips):
     runner = captioner(decoding__mode="edge")
     edge = runner.pair.edge
     weight = edge.module.lm_head.weight
@@ -241,7 +241,7 @@ def test_a_model_whose_scores_are_no_numbers_is_an_error_and_no_caption(clips: l
 
 @pytest.mark.ci
 @pytest.mark.parametrize("language", ["en", pytest.param("zh", marks=pytest.mark.full)])
-def test_a_variant_says_what_a_captioner_of_its_own_says(clips: list[Path], language: str) -> None:
+def test_a_variant_says_what_a_captioner_of_its_own_says(clips, language):
     both = captioner(prompt__language=language)
     for settings in (
         *({"decoding__mode": mode, "decoding__k": 3} for mode in MODES),
@@ -259,7 +259,7 @@ def test_a_variant_says_what_a_captioner_of_its_own_says(clips: list[Path], lang
     assert both.variant(both.config).pair.edge is both.pair.edge
 
 
-def test_a_variant_needs_its_models_loaded_and_no_others() -> None:
+def test_a_variant_needs_its_models_loaded_and_no_others():
     both, edge = captioner(), captioner(decoding__mode="edge")
     other = both.config.model_copy(update={"edge": both.config.edge.model_copy(update={"dtype": "float16"})})
     for loaded, config in ((edge, captioner(decoding__mode="cloud").config), (edge, both.config), (both, other)):
@@ -267,14 +267,14 @@ def test_a_variant_needs_its_models_loaded_and_no_others() -> None:
             loaded.variant(config)
 
 
-def test_cpu_time_is_of_a_clip_only_where_no_other_thread_captions(clips: list[Path]) -> None:
+def test_cpu_time_is_of_a_clip_only_where_no_other_thread_captions(clips):
     edge = captioner(decoding__mode="edge", decoding__max_new_tokens=4)
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(edge.caption, clips[0]).result().resources.cpu_percent is None
     assert edge.caption(clips[0]).resources.cpu_percent is not None
 
 
-def test_a_run_decodes_once(clips: list[Path]) -> None:
+def test_a_run_decodes_once(clips):
     run = next(captioner().runs(clips[0]))
     next(iter(run))
     with pytest.raises(DecodingError, match="begun before"):
@@ -286,7 +286,7 @@ def test_a_run_decodes_once(clips: list[Path]) -> None:
         list(other)
 
 
-def test_a_file_of_cuts_is_read_once_and_before_models_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_cuts_is_read_once_and_before_models_are(tmp_path, monkeypatch):
     def fail(*_: object) -> None:
         pytest.fail("models were loaded")
 

@@ -10,7 +10,7 @@ import pytest
 
 from specdec_cli.errors import TranscriptError
 from specdec_cli.journal import LONGEST, lock_file, read_lines
-from specdec_cli.targets import RECORDINGS, TRANSCRIPTS, Kind
+from specdec_cli.targets import RECORDINGS, TRANSCRIPTS
 from tests.batch.lines import failed_line
 from tests.tiers import few
 from tests.transcript.lines import Raw, append_transcript
@@ -22,7 +22,6 @@ from pathlib import Path
 from specdec_cli.errors import TranscriptError
 from tests.batch.lines import failed_line
 from tests.transcript.lines import append_transcript
-from tests.tiers import few
 path = Path(sys.argv[1])
 """
 
@@ -38,7 +37,7 @@ def lines(path: Path) -> list[bytes]:
         return [line.raw for line in read_lines(path)] if path.is_file() else []
 
 
-def test_a_line_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
+def test_a_line_without_end_is_not_read_to_its_end(tmp_path):
     path = tmp_path / "o.jsonl"
     with path.open("wb") as file:
         file.write(HEAD)
@@ -47,7 +46,7 @@ def test_a_line_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
         list(read_lines(path))
 
 
-def test_a_line_torn_anywhere_is_cut_off_and_a_whole_one_is_ended_by_the_next(tmp_path: Path) -> None:
+def test_a_line_torn_anywhere_is_cut_off_and_a_whole_one_is_ended_by_the_next(tmp_path):
     path = tmp_path / "o.jsonl"
     first, second, third = (
         f"{failed_line(message).to_json()}\n".encode() for message in ("1", "zweite 第二行\u2028\x85", "3")
@@ -64,7 +63,7 @@ def test_a_line_torn_anywhere_is_cut_off_and_a_whole_one_is_ended_by_the_next(tm
 
 
 @pytest.mark.parametrize("kind", [TRANSCRIPTS, RECORDINGS])
-def test_a_store_of_another_kind_is_left_alone(tmp_path: Path, kind: Kind) -> None:
+def test_a_store_of_another_kind_is_left_alone(tmp_path, kind):
     """Passes of `tune` in the output of a batch would make it useless for both; so would captions in recordings."""
     path = tmp_path / "o.jsonl"
     trace = {"recording": 1, "file": "a", "sha256": "0", "duration_s": 1.0, "setup": {}, "edge": {}, "cloud": {}}
@@ -76,7 +75,7 @@ def test_a_store_of_another_kind_is_left_alone(tmp_path: Path, kind: Kind) -> No
 
 
 @pytest.mark.parametrize("end", [b"notes", b'{"a": 1', b'{"schema":2,"file"'])
-def test_an_end_of_another_kind_is_left_alone(tmp_path: Path, end: bytes) -> None:
+def test_an_end_of_another_kind_is_left_alone(tmp_path, end):
     path = tmp_path / "o.jsonl"
     path.write_bytes(HEAD + end)
     with pytest.raises(TranscriptError, match="something other than transcripts"):
@@ -84,7 +83,7 @@ def test_an_end_of_another_kind_is_left_alone(tmp_path: Path, end: bytes) -> Non
     assert path.read_bytes() == HEAD + end
 
 
-def test_another_process_is_refused_while_the_file_is_held(tmp_path: Path) -> None:
+def test_another_process_is_refused_while_the_file_is_held(tmp_path):
     path = tmp_path / "out.jsonl"
     append_transcript(path, failed_line("first"))
     before = path.read_bytes()
@@ -97,7 +96,7 @@ def test_another_process_is_refused_while_the_file_is_held(tmp_path: Path) -> No
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits on file sizes")
 @pytest.mark.parametrize(("room", "end"), few([(100, ""), (0, "\n"), (1, "")]))
-def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, room: int, end: str) -> None:
+def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, room, end):
     path = tmp_path / "out.jsonl"
     before = (failed_line("kept").to_json() + end).encode()
     path.write_bytes(before)
@@ -115,7 +114,7 @@ except TranscriptError as error:
     assert path.read_bytes() == before
 
 
-def test_a_rewrite_that_is_killed_changes_nothing(tmp_path: Path) -> None:
+def test_a_rewrite_that_is_killed_changes_nothing(tmp_path):
     path = tmp_path / "out.jsonl"
     path.write_bytes(before := 2 * f"{failed_line('a').to_json()}\n".encode())  # of which the second line stands
     code = """
@@ -130,7 +129,7 @@ output_file.Output(path, lambda _: ())
 
 
 @pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="needs POSIX")
-def test_a_planted_link_leads_nowhere(tmp_path: Path) -> None:
+def test_a_planted_link_leads_nowhere(tmp_path):
     path, mine = tmp_path / "out.jsonl", tmp_path / "mine"
     mine.write_text("mine")
     lock_file(path).symlink_to(mine)
@@ -139,7 +138,7 @@ def test_a_planted_link_leads_nowhere(tmp_path: Path) -> None:
     assert mine.read_text() == "mine"
 
 
-def test_it_is_held_by_whatever_name_and_its_own_files_have_short_ones(tmp_path: Path) -> None:
+def test_it_is_held_by_whatever_name_and_its_own_files_have_short_ones(tmp_path):
     path, link = tmp_path / ("n" * 254), tmp_path / "link"
     link.symlink_to(path)
     with Raw(path) as store:

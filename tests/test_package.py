@@ -24,13 +24,13 @@ def imported(module: Path) -> set[str]:
     return {name.split(".")[0] for name in names}
 
 
-def test_the_package_imports_nothing_that_is_not_installed() -> None:
+def test_the_package_imports_nothing_that_is_not_installed():
     modules = sorted((ROOT / "specdec_cli").rglob("*.py"))
     assert len(modules) > 100
     assert not [str(module) for module in modules if imported(module) & APART]
 
 
-def test_no_two_classes_have_one_name() -> None:
+def test_no_two_classes_have_one_name():
     trees = (parsed(module) for module in (ROOT / "specdec_cli").rglob("*.py"))
     names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
     assert [name for name, count in names.items() if count > 1] == []
@@ -53,7 +53,7 @@ class ImportedParts(ast.NodeVisitor):
             self.found |= {part} if part else {alias.name for alias in node.names}
 
 
-def test_imports_go_one_way_in_the_order_of_the_table_for_contributors() -> None:
+def test_imports_go_one_way_in_the_order_of_the_table_for_contributors():
     table = (ROOT / "CONTRIBUTING.md").read_text().partition("| module | job |\n")[2].partition("\n\n")[0]
     rows = [re.findall("`([a-z_/]+?)/?`", line.split("|")[1]) for line in table.splitlines()]
     places = {name: place for place, names in enumerate(rows) for name in names}
@@ -72,14 +72,14 @@ def test_imports_go_one_way_in_the_order_of_the_table_for_contributors() -> None
     assert not backward
 
 
-def test_training_and_tools_are_typed_and_only_in_the_source_distribution() -> None:
+def test_training_and_tools_are_typed_and_only_in_the_source_distribution():
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
     assert tool["hatch"]["build"]["targets"]["wheel"]["packages"] == ["specdec_cli"]
     assert set(tool["hatch"]["build"]["targets"]["sdist"]["include"]) > APART
     assert {"specdec_cli", "training", "tools"} == set(tool["mypy"]["packages"])
 
 
-def test_the_image_of_the_server_copies_what_the_build_needs() -> None:
+def test_the_image_of_the_server_copies_what_the_build_needs():
     lines = [line.split() for line in (ROOT / "Dockerfile").read_text().splitlines()]
     copied = {name for words in lines if words[:1] == ["COPY"] for name in words[1:-1]}
     assert copied == {"constraints.txt", "pyproject.toml", "README.md", "LICENSE", "configs", "specdec_cli"}

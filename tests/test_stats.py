@@ -29,7 +29,7 @@ def one_at_a_time(figure: Callable[[Values], float], clips: int, seed: int) -> l
 
 @pytest.mark.parametrize("seed", [0, 7])
 @pytest.mark.parametrize("clips", [40, 41])
-def test_intervals_are_those_of_one_resample_at_a_time(clips: int, seed: int) -> None:
+def test_intervals_are_those_of_one_resample_at_a_time(clips, seed):
     rng = np.random.default_rng(seed)
     part, whole = rng.uniform(1, 5, clips).round(1), rng.uniform(5, 9, clips)
     holes = np.where(rng.random((clips, 3)) < 0.3, np.nan, rng.uniform(size=(clips, 3)))
@@ -49,7 +49,7 @@ def test_intervals_are_those_of_one_resample_at_a_time(clips: int, seed: int) ->
 
 
 @pytest.mark.ci
-def test_an_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+def test_an_interval_covers_the_truth_about_as_often_as_it_says():
     rng = np.random.default_rng(1)
     covered = 0
     for trial in range(300):
@@ -59,14 +59,14 @@ def test_an_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     assert 0.90 <= covered / 300 <= 0.985
 
 
-def test_the_seed_decides_and_the_pairs_stay_together() -> None:
+def test_the_seed_decides_and_the_pairs_stay_together():
     one = np.random.default_rng(0).normal(size=50)
     assert Resampler(50).interval(difference(total(one), total(one))) == Interval(0.0, 0.0, 0.0)
     first, again, other = (Resampler(50, seed=seed).interval(mean(one)) for seed in (4, 4, 5))
     assert first == again != other
 
 
-def test_what_does_not_exist_is_no_figure() -> None:
+def test_what_does_not_exist_is_no_figure():
     resampler = Resampler(3, resamples=50)
     nothing = np.zeros(3)
     for statistic in (
@@ -81,7 +81,7 @@ def test_what_does_not_exist_is_no_figure() -> None:
     assert resampler.value(mean(np.array([[1.0, np.nan], [0.0, np.nan], [np.nan, np.nan]]))) == 0.5
 
 
-def test_the_median_has_an_interval_unless_it_is_of_one() -> None:
+def test_the_median_has_an_interval_unless_it_is_of_one():
     found = median([1.0, 2.0, 3.0, 4.0, 100.0])
     assert found.value == 3
     assert 1 <= found.low <= 3 <= found.high <= 100

@@ -57,7 +57,7 @@ def without_posix(folder: Path, *commands: list[str], stdin: bytes = b"") -> tup
     return done.stdout.decode(), done.stderr.decode()
 
 
-def test_help_and_refusals_need_no_posix(tmp_path: Path) -> None:
+def test_help_and_refusals_need_no_posix(tmp_path):
     out, err = without_posix(tmp_path, ["--help"], ["caption", "none.wav"])
     assert "Usage: specdec" in out
     assert out.count("ended with 0") == 1, err
@@ -65,14 +65,14 @@ def test_help_and_refusals_need_no_posix(tmp_path: Path) -> None:
     assert "none.wav does not exist" in err
 
 
-def test_a_recording_on_stdin_is_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_a_recording_on_stdin_is_refused_in_one_sentence(tmp_path):
     out, err = without_posix(tmp_path, ["caption", "-"], stdin=healthy("wav"))
     assert "ended with 2" in out, err
     assert "recording on stdin" in err
 
 
 @pytest.mark.ci
-def test_recordings_are_captioned_exported_and_compared_without_posix(tmp_path: Path) -> None:
+def test_recordings_are_captioned_exported_and_compared_without_posix(tmp_path):
     sound = voice(1)[:, None]
     (tmp_path / "whole.flac").write_bytes(sndfile_bytes(sound, 16000, "flac"))
     (tmp_path / "float.wav").write_bytes(sndfile_bytes(sound, 16000, "float.wav"))

@@ -7,23 +7,25 @@ reading the file left out. `empty`: the memory is empty before each clip, as for
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Final, get_args
+from typing import Annotated, Final, get_args
 
 import torch
+import typer
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.decoding.assemble import Pair
 from specdec_cli.decoding.guesses import GuessTable
+from specdec_cli.text import chosen
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.types import Mode
 from training.labels import dev_rows, read_rows
 
+_MODES: Final = ",".join(get_args(Mode))
 KINDS: Final = ("empty", "shipped", "again")
 
 
@@ -65,23 +67,22 @@ def measure(pair: Pair, mode: Mode, language: str, clips: list[Path]) -> None:
         print("|", " | ".join(cells), f"| {ratio:.2f} | {paired:.2f} | {kept / tokens:.0%} | {differ} |", flush=True)
 
 
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--clips", type=int, default=40)
-    parser.add_argument("--modes", nargs="+", default=get_args(Mode))
-    given = parser.parse_args()
+def main(
+    data: Annotated[Path, typer.Argument(help="Folder with labels.tsv and the clips.")],
+    count: Annotated[int, typer.Option("--clips", min=1, help="Clips of dev speakers to caption.")] = 40,
+    modes: Annotated[str, typer.Option(help="Modes to measure, comma-separated.")] = _MODES,
+) -> None:
+    """Print what guesses save, a row for each mode, language and memory."""
     torch.set_num_threads(1)
-    rows = dev_rows(read_rows(given.data))
-    clips = [given.data / row.file for row in rows[:: max(len(rows) // given.clips, 1)][: given.clips]]
+    rows = dev_rows(read_rows(data))
+    clips = [data / row.file for row in rows[:: max(len(rows) // count, 1)][:count]]
     pair = Captioner.load("mini", {"decoding.mode": "hybrid", "runtime.threads": 1}).pair
     print("| mode | language | memory | off, ms | on, ms | off / on | median | kept of tokens | other texts |")
     print("|---|---|---|---|---|---|---|---|---|")
-    for mode in given.modes:
+    for mode in chosen(modes, get_args(Mode), "--modes", "mode"):
         for language in ("zh", "en"):
             measure(pair, mode, language, clips)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

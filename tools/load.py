@@ -10,7 +10,6 @@ that vanish, half close their connection after the first block, and half before 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import base64
 import multiprocessing
@@ -19,10 +18,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import psutil
 import soundfile
+import typer
 from openai import AsyncOpenAI
 
 from specdec_cli.batch.local import LocalBackend
@@ -40,21 +40,20 @@ _VANISHED_S = 0.05  # after which a client leaves that waits for no block
 
 
 class Turn(NamedTuple):
-    """What a turn of one of both took."""
+    """The speed of one turn of `batch` or of `serve`."""
 
     per_s: float  # recordings
     cpu_s: float  # of this process, of each recording
 
 
-def main() -> None:
-    """Prints the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=1000)
-    parser.add_argument("--at-a-time", type=int, default=32)
-    parser.add_argument("--vanishing", type=int, default=100, help="clients that do, beside the requests")
-    parser.add_argument("--pairs", type=int, default=5, help="turns of each")
-    parser.add_argument("--seconds", type=float, default=3.0, help="length of a recording")
-    options = parser.parse_args()
+def main(
+    requests: Annotated[int, typer.Option(min=1, help="Requests in all.")] = 1000,
+    at_a_time: Annotated[int, typer.Option(min=1, help="Requests at a time.")] = 32,
+    vanishing: Annotated[int, typer.Option(min=0, help="Clients that vanish, beside the requests.")] = 100,
+    rounds: Annotated[int, typer.Option("--pairs", min=1, help="Turns of batch and of serve.")] = 5,
+    seconds: Annotated[float, typer.Option(help="Length of a recording.")] = 3.0,
+) -> None:
+    """Print rates, CPU time and memory of `serve` under load beside `batch`."""
     resolved = load_config("mini", environ={"LANG": "en_US"})
     running = Running(offer := offered(Captioner.load(resolved.config.running_long()), resolved, ServeLimits(), 16))
     assert offer.captions is not None
@@ -63,22 +62,22 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder, multiprocessing.get_context("spawn").Pool(1) as clients:
             paths = [Path(folder) / f"{n}.wav" for n in range(_DISTINCT)]
             for n, path in enumerate(paths):
-                soundfile.write(path, voice(n, options.seconds), RATE)
+                soundfile.write(path, voice(n, seconds), RATE)
             expected = _batch(offer.captions.loaded, paths)
             pairs = list[tuple[Turn, Turn]]()
             lost, wrong, vanished = 0, 0, 0
-            asked, leaving = options.requests // options.pairs, options.vanishing // options.pairs
+            asked, leaving = requests // rounds, vanishing // rounds
 
-            def ask(requests: int, leaving: int) -> None:
+            def ask(count: int, leaving: int) -> None:
                 nonlocal lost, wrong, vanished
-                given = (running.url, paths, requests, leaving, options.at_a_time)
+                given = (running.url, paths, count, leaving, at_a_time)
                 answers, left = clients.apply(_ask, given)
                 lost += sum(answer is None for answer in answers)
                 wrong += sum(answer not in (None, expected[n % len(paths)]) for n, answer in enumerate(answers))
                 vanished += left
 
             ask(len(paths), 0)  # the first captions hold what loads late
-            for number in range(options.pairs):
+            for number in range(rounds):
                 turns = [lambda: _batch(offer.captions.loaded, paths, asked), lambda: ask(asked, leaving)]  # type: ignore[union-attr]
                 order = (0, 1) if number % 2 == 0 else (1, 0)
                 timed = {each: _timed(turns[each], asked) for each in order}
@@ -93,7 +92,7 @@ def main() -> None:
         print(f"left over: {offer.captions.under_way} requests, {offer.bodies.held} bytes")
     finally:
         running.stop()
-    print(f"{options.requests} asked, {lost} lost, {wrong} other than batch's, {vanished} clients vanished")
+    print(f"{requests} asked, {lost} lost, {wrong} other than batch's, {vanished} clients vanished")
     print(f"memory: {memory[0]} MiB after the first pair, {memory[-1]} MiB after the last")
     for name, ratios in (
         ("rate", [serve.per_s / batch.per_s for batch, serve in pairs]),
@@ -162,4 +161,4 @@ async def _vanish(client: AsyncOpenAI, asked: Any, *, begun: bool) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

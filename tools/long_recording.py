@@ -175,7 +175,7 @@ def score(places: Places, found: Places) -> Found:
 
 
 def cuts_of(path: Path) -> Places:
-    """Where a recording is cut."""
+    """The places at which specdec cuts a recording."""
     return [(cut.start_s, cut.end_s) for cut in open_recording(path, window_s=WINDOW_S, at_pauses=True).cuts]
 
 

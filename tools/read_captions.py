@@ -1,4 +1,4 @@
-"""Reads texts of models as specdec reads captions, and compares that with what people found.
+"""Reads texts of models as specdec reads captions, and compares the readings with those of people.
 
     python -m tools.read_captions texts.jsonl
     python -m tools.read_captions texts.jsonl --references read.jsonl
@@ -11,12 +11,13 @@ are right, null among them where the text need not name one), what somebody deci
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from specdec_cli.labels import Lexicon
 from specdec_cli.reading import caption_of, flags_of
@@ -40,7 +41,7 @@ def lines_of(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read(line: Mapping[str, Any], lexicon: Lexicon) -> Reading:
-    """What specdec makes of one text."""
+    """The reading of one text."""
     text, language = line.get("text"), line.get("lang")
     if not isinstance(text, str) or language not in ("zh", "en"):
         raise SystemExit(f"{line.get('id')!r} needs a text and lang zh or en, and has {language!r}.")
@@ -92,21 +93,20 @@ def _classes(
         yield "  made up", [said is not None for said, right in found if set(right) == {None}]
 
 
-def main() -> None:
-    """Prints the readings, or how they compare."""
-    parser = argparse.ArgumentParser(description="Reads texts of models as captions.")
-    parser.add_argument("texts", type=Path)
-    parser.add_argument("--references", type=Path, help="what people found: print how often that agrees")
-    options = parser.parse_args()
+def main(
+    texts: Annotated[Path, typer.Argument(help="Texts of models, JSON lines.")],
+    references: Annotated[Path | None, typer.Option(help="What people decided: print how often that agrees.")] = None,
+) -> None:
+    """Print the readings of texts, or how often they agree with those of people."""
     lexicon, readings = Lexicon.load(), []
-    for line in lines_of(options.texts):
+    for line in lines_of(texts):
         reading = read(line, lexicon)
-        if options.references is None:
+        if references is None:
             sys.stdout.buffer.write(readable(json.dumps(reading, ensure_ascii=False)).encode() + b"\n")
         readings.append((line, reading))
-    if options.references is not None:
-        print(score(readings, list(lines_of(options.references))))
+    if references is not None:
+        print(score(readings, list(lines_of(references))))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -46,7 +46,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Example:
-    """One training example: what the models hear and what is true of it."""
+    """One training example: what the models encode, and its labels."""
 
     corpus: str
     waveform: Waveform
@@ -70,9 +70,6 @@ class Plan:
     tempo: float = 0.0
     longest_s: float = 12.0
     cut_s: float = 30.0
-
-
-PLAIN: Final = Plan(join=0.0, crop=0.0, resample=0.0, level=0.0, noise=0.0, trim=0.0, pad=0.0)
 
 
 class Pool:

@@ -1,4 +1,4 @@
-"""Plain greedy captioning with `generate()`: what the training is judged with, apart from specdec's own engine."""
+"""Plain greedy captioning with `generate()`, by which training is evaluated without specdec's own engine."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Captioner:
         return [list(row) for row in torch.stack(ids, dim=1).tolist()]
 
     def _text(self, ids: list[int]) -> str:
-        """Text up to `<|im_end|>`; a caption that never ends keeps everything, and so is malformed."""
+        """Text up to `<|im_end|>`; all of a text that never ends, which is malformed."""
         if self.dialogue.end in ids:
             ids = ids[: ids.index(self.dialogue.end)]
         return str(self.tokenizer.decode(ids, skip_special_tokens=False))

@@ -189,7 +189,7 @@ def _shown(value: Any) -> str:
 
 
 def _weakest(results: dict[str, dict[str, Any]]) -> str:
-    """Each side's prosody classes that gain least over the commonest answer, on the last split that was measured."""
+    """The attribute of each side that gains least over the commonest class, on the last split that was measured."""
     lines = []
     for side, figures in results.items():
         found = figures.get("report", figures["dev"])["zh"]

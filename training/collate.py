@@ -160,7 +160,7 @@ class Collator:
     def _classes(
         self, example: Encoded, language: Language, style: Style, rng: np.random.Generator
     ) -> tuple[dict[str, str], set[str]]:
-        """Classes for a caption, drawn where unknown, and which of them are known."""
+        """Classes for a caption, and which of them are known; unknown ones are drawn."""
         known = dict(example.classes)
         if example.emotion:
             shares = np.array(list(example.emotion.values()))

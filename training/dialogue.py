@@ -1,4 +1,4 @@
-"""Token sequences of a training dialogue: what stands before the audio, after it, and the caption to be learned."""
+"""Token sequences of a training dialogue: before the audio, after it, and the caption to be learned."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A channel for F0 through the audio tower: a subspace of its states that no layer writes over.
+"""A channel for F0 through the audio tower: a subspace of its states that no layer overwrites.
 
-The convolutions of a Whisper encoder tell F0 to half a semitone, linearly; each layer then writes over it. Keeping the
-layers out of the few directions that hold F0 brings it to the top unharmed, and the last layer's MLP amplifies it
-there: gelu(z) - gelu(-z) = z, so two of its units carry one component exactly.
+A linear map of the convolutions' output of a Whisper encoder gives F0 to half a semitone; each layer then overwrites
+some of that. If layers are kept out of the few directions that hold F0, it reaches the top unharmed. The last layer's
+MLP amplifies it there: gelu(z) - gelu(-z) = z, so two of its units carry one component exactly.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def find_channel(tower: Qwen2_5OmniAudioEncoder, waveforms: Sequence[Waveform], 
 
 
 def protect(tower: Qwen2_5OmniAudioEncoder, basis: torch.Tensor) -> None:
-    """Take out of every layer's output what it would write along `basis`; the last MLP, the amplifier, is let be."""
+    """Take out of every layer's output what it would write along `basis`; the last MLP, the amplifier, stays."""
     for layer in tower.layers:
         _clear(layer.self_attn.out_proj, basis)
     for layer in tower.layers[:-1]:

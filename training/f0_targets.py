@@ -1,4 +1,4 @@
-"""What each audio token should tell of F0: where it is, in soft bins of a semitone, and how far from the clip's median.
+"""Targets of F0 for each audio token: F0 in soft bins of a semitone, and its deviation from the clip's median.
 
 A Whisper encoder drops F0 with depth, because words do not need it. A tower that keeps it lets a decoder read pitch by
 attending, and intonation too: the mean deviation over a clip is nearly as good a measure of it as percentiles are.

@@ -57,7 +57,7 @@ TOLERANCE: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The recordings of one language, and what measures captions in it."""
+    """The recordings of one language, and the quality of captions in it."""
 
     traces: list[Trace]
     quality: CaptionQuality
@@ -76,7 +76,7 @@ class Fold:
 
     @property
     def classifier(self) -> Classifier:
-        """Both weights."""
+        """The classifier of both weights."""
         return Classifier(self.block, self.wake)
 
 

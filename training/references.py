@@ -17,7 +17,7 @@ from training.labels import ATTRIBUTES, Row, balanced, dev_rows, read_rows, repo
 
 
 class Split(StrEnum):
-    """Whose clips: `dev`, `report` or `train` speakers, or one of the corpora that are never trained on."""
+    """Clips of the `dev`, `report` or `train` speakers, or of a corpus that is never trained on."""
 
     DEV = "dev"
     REPORT = "report"

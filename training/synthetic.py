@@ -1,7 +1,7 @@
 """Synthetic speech from espeak-ng, for training: its rate, pitch, range, pauses and level are set, then measured.
 
-Real Mandarin speech with a usable licence was not found, so these clips are what teaches the pair that Chinese
-is counted in characters a second, and what silence and very even or very wide intonation sound like.
+Real Mandarin speech with a usable licence was not found, so these clips teach the pair that the rate
+of Chinese is counted in characters a second, and what silence and very even or very wide intonation sound like.
 """
 
 from __future__ import annotations

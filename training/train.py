@@ -88,13 +88,13 @@ def train_tower(side: Side, material: Material, source: str, work: Path, seed: i
 
 
 def tower_of(side: Side, work: Path) -> Qwen2_5OmniAudioEncoder:
-    """The side's fine-tuned tower; the seed hears the cloud's."""
+    """The fine-tuned tower of a side; the seed has the cloud's."""
     tower = build_tower(side.tower_layers)
-    tower.load_state_dict(torch.load(work / f"tower-{_heard(side).name}.pt", weights_only=True))
+    tower.load_state_dict(torch.load(work / f"tower-{_tower_side(side).name}.pt", weights_only=True))
     return tower
 
 
-def _heard(side: Side) -> Side:
+def _tower_side(side: Side) -> Side:
     return CLOUD if side is SEED else side
 
 
@@ -106,7 +106,7 @@ def _kept(tower: Qwen2_5OmniAudioEncoder) -> dict[str, torch.Tensor]:
 def examples_of(side: Side, material: Material, work: Path, seed: int) -> list[Encoded]:
     """The training examples, the same for all sides, as the side's tower encodes them."""
     with _progress(f"{side.name} features", EXAMPLES // CHUNK) as show:
-        folder = work / f"features-{_heard(side).name}"
+        folder = work / f"features-{_tower_side(side).name}"
         return build_cache(folder, tower_of(side, work), Pool(material.sources), material.read, EXAMPLES, seed, show)
 
 

@@ -1,4 +1,4 @@
-"""A batch on a Ray cluster: one actor per model pair, each with a local batch of its own, handed clips as it gets free.
+"""A batch on a Ray cluster: one actor per model pair, each with a local batch, which gets clips when it is free.
 
 Every node needs specdec installed, and the recordings under the same paths. Only this process writes the output. Ray
 has no passwords: whoever reaches its ports runs code on every node, so they belong in a network of their own.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 CHUNK: Final = 32
 """Recordings handed to an actor at a time, or two batches if that is more."""
 
-_RETRIES: Final = 3  # actors that one chunk may cost, but for the last
+_RETRIES: Final = 3  # times that a chunk is handed on after its actor died
 _CONNECT_S: Final = 10.0
 _SIGNAL_S: Final = 0.2  # how long a wait may keep the main thread from noticing a signal or a stop
 
@@ -56,7 +56,7 @@ class Worker:
         return self._backend.setup
 
     def caption(self, tasks: list[Task]) -> list[Outcome]:
-        """What became of the tasks; without those that a stop kept from being begun."""
+        """The outcomes of the tasks, but for those that were not begun before a stop."""
         return list(self._backend.run(tasks, lambda: self._stopped))
 
     def stop(self) -> None:
@@ -144,7 +144,7 @@ class RayBackend:
                     yield outcome
 
     def _require_same(self, other: Setup | Transcript) -> None:
-        """Refuses to mix captions of several models: every node loads them from its own disk."""
+        """Raises CheckpointError if a node has other models: every node loads them from its own disk."""
         for name, there, here in loaded_changes(self.setup, other, ("name", "dtype", "weights")):
             raise CheckpointError(
                 f"The nodes of the cluster have different models: {name} is {show(there)} and {show(here)}.",

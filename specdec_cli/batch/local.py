@@ -1,4 +1,4 @@
-"""Captioning from this machine: many clips at a time, by a pair here or at servers, or one by one for who watches."""
+"""Captioning from this machine: many clips at a time, by a loaded or a remote pair, or one by one in a live view."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ _SIGNAL_S: Final = 0.1  # how long a wait may keep the main thread from noticing
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A clip that only needs decoding, and its outcome but for the line."""
+    """A clip that only needs decoding, and its outcome without the line."""
 
     outcome: Outcome
     run: Run
 
 
 Ready = Prepared | Outcome
-"""What a task gives: its clips, or its outcome where nothing needs decoding."""
+"""What is prepared of a task: a clip, or its outcome if nothing needs decoding."""
 
 
 Show = Callable[[Update], None]
 
 
 class Take(Protocol):
-    """Gives what is ready next; None if nothing is or, having waited for it, if there is no more."""
+    """Returns what is ready next; None if nothing is ready, or with `wait` if nothing will be."""
 
     def __call__(self, *, wait: bool) -> Ready | None: ...
 
@@ -59,9 +59,9 @@ class Take(Protocol):
 class LocalBackend:
     """Captions tasks with one captioner, several clips at a time, each in a thread; batching never changes a caption.
 
-    With loaded models, the times of a transcript's forwards are its share of forwards made for several clips, by the
-    number of tokens it fed; `ttft_ms` and `total_ms` run from its admission by the clock, so its neighbours' work is in
-    them, and the figures of all clips do not add up to the wall time. `cpu_percent` is null.
+    A forward of loaded models serves several clips; a transcript counts its share of the time, by the tokens that its
+    clip fed. `ttft_ms` and `total_ms` run by the clock from when the clip is begun, so they contain other clips' work
+    and do not add up to the time of the batch. `cpu_percent` is null.
 
     Args:
         captioner: the models.
@@ -83,14 +83,14 @@ class LocalBackend:
             yield from self.decode(loader.take, stopped)
 
     def decode(self, take: Take, stopped: Stopped = lambda: False) -> Generator[Outcome]:
-        """The outcome of each clip, in order of finishing; closing the generator leaves nothing behind.
+        """The outcome of each clip, in order of finishing; closing the generator ends all that is under way.
 
-        What `stopped` raises ends it likewise. Clips are taken as others are done, and waited for only while there is
-        nothing to decode.
+        What `stopped` raises ends it, too. A clip is taken when another one is done; it waits for one only while there
+        is nothing to decode.
         """
         results: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         under_way = 0
-        with ExitStack() as stack:  # what is under way ends with the models, and then the threads do
+        with ExitStack() as stack:  # the models leave first, which ends clips under way, and then the threads
             pool, shared = self._enter(stack)
             try:
                 while True:
@@ -155,7 +155,7 @@ class WatchedBackend:
 
 
 def watched(clip: Prepared, show: Show) -> Outcome:
-    """What became of a clip. Whatever is wrong with it is in its outcome."""
+    """Captions a clip and shows its updates. Raises nothing: an error is in the outcome."""
     try:
         for update in clip.run:
             show(update)
@@ -166,10 +166,10 @@ def watched(clip: Prepared, show: Show) -> Outcome:
 
 
 class Pace:
-    """How many clips are under way: the given number, or twice as many as long as that makes servers faster.
+    """How many clips are under way: a fixed number, or a number that doubles as long as servers get faster by it.
 
-    The clips that were under way at a change are left aside; over three times as many, clips a second are counted.
-    Less than a tenth more than before: the number before stays.
+    After each change the clips under way are not counted; the rate, clips a second, is that of three times as many
+    after them. If it is less than a tenth higher than before, the number before stays.
     """
 
     def __init__(self, fixed: int | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -193,11 +193,11 @@ class Pace:
 
 
 class Loader:
-    """Prepares tasks in the background, in no certain order. Use it as a context manager.
+    """Prepares tasks in background threads, in no certain order. A context manager.
 
     Args:
         tasks, stopped: see `Backend`; tasks are taken by one thread at a time.
-        prepare: turns a task into what is ready, of which `MOST_READY_S` wait, and a clip more of each thread.
+        prepare: prepares a task; at most `MOST_READY_S` of audio wait, and one clip more for each thread.
         workers: number of threads.
     """
 
@@ -240,7 +240,7 @@ class Loader:
         return None
 
     def _wait_more(self, seconds: float) -> None:
-        """Counts what waits to be taken."""
+        """Adds to the audio that waits to be taken, seconds."""
         with self._room:
             self._waiting_s += seconds
             self._room.notify_all()
@@ -267,14 +267,14 @@ class Loader:
 
 
 def _counted_s(ready: Ready) -> float:
-    """What it counts while it waits: a clip at least a second, and so does anything else."""
+    """The seconds that it counts while it waits: the length of its clip, at least 1."""
     return max(ready.run.clip.duration_s, 1.0) if isinstance(ready, Prepared) else 1.0
 
 
 def prepare(captioner: Captioner, task: Task) -> Iterator[Ready]:
     """From a task to clips that only need decoding: read, compared with what is known, cut, turned into prompts.
 
-    It is called from several threads at once. Raises nothing: whatever is wrong with a recording is its outcome.
+    Several threads call it at once. Raises nothing: an error is in the outcome of its recording.
     """
     item, begun = task.item, 0
     outcome = Outcome(item)
@@ -292,5 +292,5 @@ def prepare(captioner: Captioner, task: Task) -> Iterator[Ready]:
             yield Prepared(outcome, run)
     except Exception as unforeseen:
         error = typed(unforeseen, _log)
-        # with pieces begun, the file changed between the two passes over it
+        # an error behind the first piece: the file changed between the two passes over it
         yield replace(outcome, line=captioner.setup.error_line(item, error), pieces=outcome.of - begun, error=error)

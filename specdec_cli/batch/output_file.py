@@ -1,4 +1,4 @@
-"""The output of a run over recordings: who is in it already, and appending lines to it, by one run at a time.
+"""The output of a run: which recordings it has, and appending lines to it, by one run at a time.
 
 Lines stand in the order in which clips were finished. A recording or a piece of one that is captioned again, because it
 had failed or has changed, gets a new line at the end. When the file is closed, or opened the next time if the run was
@@ -19,7 +19,7 @@ from specdec_cli.journal import Change, Journal, StoredLine
 from specdec_cli.prompts import Language
 from specdec_cli.targets import TRANSCRIPTS
 from specdec_cli.targets import replace as replace_file
-from specdec_cli.transcript.lines import Line, Mark, head_of, settled, standing, transcript_at
+from specdec_cli.transcript.lines import Line, LineState, all_captioned, current_lines, head_of, transcript_at
 from specdec_cli.transcript.records import Transcript, TranscriptHead
 from specdec_cli.transcript.terms import Terms, made_by
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _ALIKE_S: Final = 0.001  # times are written with four decimals
 
 Check = Callable[[Line], Iterable[Change]]
-"""`accepts` of the base; no line of an output is left alone, which would drop it when the output is put in order."""
+"""`accepts` of the base. It returns no None: a line that is passed over would be dropped from the output."""
 
 
 def accepting(terms: Terms, prompting: Callable[[Line], tuple[Language, str] | None]) -> Check:
@@ -51,7 +51,7 @@ class Task:
     """A recording, to be captioned or to be compared with what the output holds of it."""
 
     item: InputFile
-    marks: tuple[Mark, ...] = ()  # of its lines that stand, by their start
+    marks: tuple[LineState, ...] = ()  # of its lines that stand, by their start
     failed: bool = False  # whether it or a piece of it failed, or is missing
     moved: bool = False  # whether its manifest may mean another part of it than the lines: reading it tells
     renamed: bool = False  # whether its manifest has another speaker or text than the lines
@@ -59,7 +59,7 @@ class Task:
     @property
     def settled(self) -> bool:
         """Whether nothing is left to caption, unless the content has changed."""
-        return bool(self.marks) and not self.moved and (not self.failed or settled(self.marks))
+        return bool(self.marks) and not self.moved and (not self.failed or all_captioned(self.marks))
 
     @property
     def done(self) -> bool:
@@ -73,7 +73,7 @@ class Task:
 
     @property
     def sha256(self) -> str | None:
-        """Of the content that was captioned, or that has nothing to describe; None if there is neither."""
+        """Hash of the content that was captioned, or that has nothing to describe; None if there is neither."""
         marks = sorted(self.marks, key=lambda mark: not mark.good)
         return next((mark.sha256 for mark in marks if mark.good or mark.final), None)
 
@@ -97,7 +97,7 @@ class Output(Journal[Line]):
 
     def __init__(self, path: Path | None, accepts: Check | None, *, anew: bool = True) -> None:
         self._tasks: dict[Key, Task] = {}
-        self._marks: dict[Key, list[Mark]] = {}  # of all lines, also of those that others replace
+        self._marks: dict[Key, list[LineState]] = {}  # of all lines, also of those that others replace
         self._items: dict[Key, InputFile] = {}
         self._order: list[int] = []  # places of all lines
         self._untidy = False  # lines may have been replaced, or those of a recording may be apart
@@ -116,7 +116,7 @@ class Output(Journal[Line]):
 
     def take(self, entry: Line) -> str | None:
         """Counts it to the lines of its recording."""
-        self._marks.setdefault(entry.key, []).append(Mark.of(entry))
+        self._marks.setdefault(entry.key, []).append(LineState.of(entry))
         self._items[entry.key] = _again(entry.head)
         self._order.append(entry.offset)
         return made_by(entry.head)
@@ -137,7 +137,7 @@ class Output(Journal[Line]):
         return replace(known, item=item, moved=moved, renamed=renamed)
 
     def failed(self) -> list[InputFile]:
-        """What has no caption, or a degraded one, or a piece that has, as far as the output says how it was made."""
+        """The recordings that have no caption or a degraded one, or a piece that has."""
         tasks = self._tasks.values()
         return [task.item for task in tasks if task.failed or any(mark.degraded for mark in task.marks)]
 
@@ -151,14 +151,14 @@ class Output(Journal[Line]):
         self._untidy = self._untidy or transcript.pieces is not None or key in self._tasks
 
     def _read(self) -> None:
-        """Who is there; drops lines that others replace, and puts those of a recording together."""
+        """Reads all lines; drops those that others replace, and puts those of a recording together."""
         for held in (self._marks, self._items, self._order, self._tasks):
             held.clear()
         super()._read()
         self._accepts = _any  # the lines belong to this run
         for key, marks in self._marks.items():
-            stand = standing(marks)
-            complete = settled(stand) and all(mark.good for mark in stand)
+            stand = current_lines(marks)
+            complete = all_captioned(stand) and all(mark.good for mark in stand)
             self._tasks[key] = Task(self._items[key], stand, not complete)
         kept = [mark.offset for task in self._tasks.values() for mark in task.marks]
         if kept != self._order:
@@ -176,7 +176,7 @@ def _line_at(file: BinaryIO, offset: int) -> bytes:
     return file.readline().rstrip(b"\r\n") + b"\n"
 
 
-def _elsewhere(item: InputFile, mark: Mark) -> bool:
+def _elsewhere(item: InputFile, mark: LineState) -> bool:
     """Whether a line may be about another part than a row of a manifest means."""
     if mark.place is None or item.start_s is None:
         return item.start_s is not None or (mark.place is not None and mark.pieces is None)

@@ -1,4 +1,4 @@
-"""What a batch is made of: tasks and where they are captioned, what became of each, and counts of it all."""
+"""The parts of a batch: tasks, backends that caption them, outcomes, and counts."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 LISTED: Final = 20
 """Failures that are kept for the list at the end; the output has them all."""
 
-
 WARNED: Final = 3
-"""Files that are named in a line on warnings of one kind."""
+"""Files that one line names for warnings of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +44,11 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a recording, or of a piece of it."""
+    """The end of a task, or of a piece of its recording: a caption, a failure, or nothing to do."""
 
     item: InputFile
     line: Transcript | None = None  # None if it was done before
-    pieces: int = 1  # of the recording that this is the end of
+    pieces: int = 1  # of the recording that end with it
     of: int = 1  # pieces of it that this run captions
     of_s: float = 0.0  # their length, seconds
     captioned: bool = False  # whether an earlier run captioned it, or another piece of it
@@ -57,7 +56,7 @@ class Outcome:
 
 
 Stopped = Callable[[], bool]
-"""Whether nothing more is to be begun; it may raise what ends the run, and is asked every moment."""
+"""Whether nothing more is to be begun. It is called all the time, and may raise what ends the run."""
 
 
 class Backend(Protocol):
@@ -67,7 +66,7 @@ class Backend(Protocol):
     def setup(self) -> Setup: ...
 
     def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
-        """What became of each piece, in order of finishing, until there are no more tasks.
+        """The outcome of each piece, in order of finishing, until there are no more tasks.
 
         Once `stopped`, only what has begun is finished; closing the generator ends that too. Tasks are taken one at a
         time, as they are needed, possibly in another thread.
@@ -87,18 +86,18 @@ class _Begun:
 
 @dataclass(slots=True)
 class Progress:
-    """Counts of a run so far: of recordings, where nothing else is said."""
+    """Counts of a run so far; of recordings, unless a comment says of what."""
 
     total: int = 0
-    done: int = 0  # that this run is through with
+    done: int = 0  # with or without a caption
     captioned: int = 0  # of which a piece has a caption
     pieces: int = 0  # captions of this run
-    skipped: int = 0  # that an earlier run is through with
+    skipped: int = 0  # of these, done by an earlier run
     without: int = 0  # of these, those without a caption: there is nothing to describe
     failed: int = 0  # recordings and pieces without a caption
     may_pass: int = 0  # of these, those that another try may caption
     degraded: int = 0  # captions that the edge had to finish without the cloud
-    flags: Counter[Flag] = field(default_factory=Counter)  # of the captions of this run, as all that follows
+    flags: Counter[Flag] = field(default_factory=Counter)  # this and all that follows: of the captions of this run
     warnings: dict[str, tuple[int, str, list[str]]] = field(default_factory=dict)  # kind -> number, first, its files
     audio_s: float = 0.0
     tokens: int = 0
@@ -111,7 +110,7 @@ class Progress:
     _begun: dict[Key, _Begun] = field(default_factory=dict)
 
     def add(self, outcome: Outcome) -> None:
-        """Counts what became of a recording, or of a piece of it."""
+        """Counts an outcome."""
         line, key = outcome.line, outcome.item.key
         if line is None:
             self.skipped += 1
@@ -145,7 +144,7 @@ class Progress:
             self.escalations += line.totals.escalations
 
     def warn(self, file: str, warning: str) -> None:
-        """Counts what is wrong with something that is used all the same; numbers and names make no other kind."""
+        """Counts a warning; warnings that differ in numbers and quoted names alone are of one kind."""
         kind = re.sub(r"\d[\d.,:]*|'[^']*'", "#", warning.replace(file, ""))
         number, first, files = self.warnings.get(kind, (0, warning, []))
         self.warnings[kind] = (number + 1, first, [*files, file][:WARNED])
@@ -186,10 +185,9 @@ class Progress:
 
 
 def find_tasks(inputs: Inputs | None, output: Output, *, limit: int | None, only_failed: bool) -> list[Task]:
-    """Each recording once, the first `limit` of them: to be captioned, or to be compared with what was captioned.
+    """A task for each recording, the first `limit` of them; without `inputs`, for each that failed before.
 
-    Without `inputs` they are those that failed before; `only_failed` takes those alone. Captions that the cloud had no
-    part in, because it failed, count as failed then.
+    `only_failed` takes only those that failed before. Degraded captions count as failed then.
     """
     given = output.failed() if inputs is None else inputs
     tasks = (output.find(item, again=only_failed) for item in given)
@@ -197,7 +195,7 @@ def find_tasks(inputs: Inputs | None, output: Output, *, limit: int | None, only
 
 
 def without_models(tasks: Sequence[Task], terms: Terms) -> list[Outcome] | None:
-    """What becomes of tasks of which none can be captioned: all is done, or cannot be opened. None: load the models."""
+    """The outcomes of tasks that are all done or cannot be opened; None if one needs the models."""
     refused = all_unreadable(task.item for task in tasks if not task.settled)
     known = [task for task in tasks if task.item.path not in refused]
     if not (all(task.settled for task in known) and all(task.done for task in known)):  # the second reads the files

@@ -1,1 +1,1 @@
-"""What a caption costs on this machine, and what could make it faster. Nothing heavy is imported here."""
+"""What a caption costs on this machine, in every mode."""

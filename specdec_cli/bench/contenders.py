@@ -43,7 +43,7 @@ _EQUAL_TO: Final[dict[Contender, Contender]] = {
 
 
 class Machine(Figures):
-    """Where it was measured."""
+    """The machine and the libraries of a benchmark."""
 
     system: str
     processor: str
@@ -100,8 +100,8 @@ def benchmark(
 
     Entry i of one contender and of another are of the same clip in the same round. A first run allocates memory and
     picks kernels, so each contender captions the first clip once before anything counts; a `generate` that does not run
-    there is left out and noted. The modes begin each round with what they guess from as it ships. `done` is called
-    after each clip that all contenders have captioned.
+    there is left out and noted. In each round the modes begin with the guesses that ship. `done` is called after each
+    clip that all contenders have captioned.
 
     Raises:
         ConfigError: the cloud is remote.
@@ -132,7 +132,7 @@ def benchmark(
 
 
 def _modes(both: Captioner) -> dict[Contender, _Contend]:
-    """Each mode, with nothing learnt from the clips."""
+    """Each mode, with guesses as they ship."""
     return {mode: partial(caption, both.variant(in_mode(both.config, mode))) for mode in MODES}
 
 
@@ -165,9 +165,11 @@ def build_result(
 
 
 def what_pays(found: Sequence[ContenderTime], step_ms: float | None, verification_ms: float | None) -> str:
-    """What the modes of two models give against the cloud alone on this machine, and whether to use that instead.
+    """In sentences, how fast lossless and hybrid are against the cloud alone, and whether to use that instead.
 
-    A step of the edge and a forward of the cloud, which a verification is, are given in ms; None: there was none.
+    Args:
+        step_ms: a step of the edge; None: there was none.
+        verification_ms: a forward of the cloud; None: there was none.
     """
     gains: dict[str, float] = {each.name: each.to_cloud.value for each in found if each.name in ("lossless", "hybrid")}
     measured = ""

@@ -1,4 +1,4 @@
-"""Clips to time, and how long one takes by our loops and by transformers' own `generate`."""
+"""Clips to time, and the time of one with specdec's loops and with transformers' `generate`."""
 
 from __future__ import annotations
 

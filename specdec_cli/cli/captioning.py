@@ -172,9 +172,9 @@ class Captioning:
         own = frozenset(os.path.abspath(path) for path in (request.output, folder) if path is not None)
         given = with_list(request.paths or [], may_be_sound=may_be_sound)
         require_sounds(given)
-        for path in given:
-            Paths([path], request.recursive, request.pattern, own).require_one()
-        return Paths(given, request.recursive, request.pattern, own)
+        found = Paths(given, request.recursive, request.pattern, own)
+        found.require_recordings()
+        return found
 
 
 @dataclass

@@ -104,7 +104,7 @@ def _outcomes(
 ) -> Iterator[Outcome]:
     """Captions each utterance as it ends."""
     rate, name = captioner.sampling_rate, f"microphone-{datetime.now():%Y%m%d-%H%M%S}"
-    for utterance in microphone.utterances(rate, captioner.window_s, ending, partial(_show, view)):
+    for utterance in microphone.utterances(rate, captioner.window_s, ending, partial(_show_level, view)):
         cut = utterance.piece
         file = name if save is None else _saved(utterance, rate, save, name)
         outcome = _caption(captioner, view, cut, None if save is None else file, name)
@@ -132,8 +132,7 @@ def _caption(captioner: Captioner, view: View, cut: AudioPiece, file: str | None
     return watched(Prepared(Outcome(item), run), view.show)
 
 
-def _show(view: View, samples: Floats) -> None:
-    """Shows the level of samples."""
+def _show_level(view: View, samples: Floats) -> None:
     view.listening(10 * math.log10(float(samples.var()) + 1e-12) if len(samples) else -math.inf)
 
 

@@ -42,7 +42,7 @@ def by_ending(
             raise ConfigError(f"--output {path} does not end in {' or '.join(endings)}.", hint=hint)
         if (other := found.setdefault(kind.name, path)) != path:
             raise ConfigError(f"--output {other} and {path} are both {kind.name}.", hint="Name one of them.")
-        refuse({"--output": (path, kind)}, read)
+        refuse("--output", path, kind, read)
     return [found.get(kind.name) for kind in kinds]
 
 
@@ -71,7 +71,7 @@ class CaptionsFile:
         if path not in (None, STDOUT) and form is None and path.suffix.lower() != ".jsonl" and not path.exists():
             hint = f"Name it {path.stem}.jsonl for transcripts, or after an export: {ENDINGS}."
             raise ConfigError(f"--output {path} has no ending of a format that is written.", hint=hint)
-        refuse({"--output": (path, TRANSCRIPTS if form is None else EXPORTS)}, reads)
+        refuse("--output", path, TRANSCRIPTS if form is None else EXPORTS, reads)
         if path is not None and form is not None and path.exists() and not overwrite:
             ways = "Name a new file." if overwrite is None else "Name a new file, or replace it: --overwrite."
             hint = f"{ways} Only .jsonl is resumed."

@@ -34,7 +34,7 @@ def review(
     made with --labels), and saves corrections as a table for --references of compare, tune and calibrate.
     """
     words, table = read_references(context, options.resolve(context).config)
-    refuse({"--output": (output, REVIEW)}, [*transcripts, references, lexicon])
+    refuse("--output", output, REVIEW, [*transcripts, references, lexicon])
     with display(context, references=table, interruption="interrupted; no page was written") as view:
         pieces = read_pieces(transcripts, words, table, only_mode)
         chosen = pieces[:limit]

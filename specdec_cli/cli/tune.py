@@ -67,9 +67,9 @@ def tune(
     files = find_recordings(paths, recursive=recursive, limit=limit)
     words, table = read_references(context, resolved.config, files)
     reads = [*files, references, lexicon, *resolved.reads]
-    refuse({"--traces": (traces, RECORDINGS)}, reads)
+    refuse("--traces", traces, RECORDINGS, reads)
     gate, plot = by_ending(output, (GATE, PICTURE), [*reads, traces])
-    again = f"interrupted; run it again to go on from {traces}" if traces else "interrupted"
+    again = f"interrupted; run it again to resume from {traces}" if traces else "interrupted"
     with display(context, resolved=resolved, references=table, interruption=again) as view:
         recordings = identified(view, files)
         clips = _clips(view, recordings)

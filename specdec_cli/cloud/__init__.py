@@ -1,1 +1,1 @@
-"""A cloud that is not loaded here: how it is reached, what goes over the wire, and what happens when it fails."""
+"""Remote models: how a server is reached, what is sent to it, and what happens when it fails."""

@@ -1,4 +1,4 @@
-"""The connections to one server: its address, the thread that makes all exchanges, and their traffic."""
+"""The connections to one server. One thread makes all exchanges, and counts their traffic."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Traffic:
-    """The bytes and the waiting of exchanges so far."""
+    """The bytes and the waiting time of exchanges so far."""
 
-    bytes_up: int = 0  # of bodies, repeats included
+    bytes_up: int = 0  # of bodies of requests, repeats included
     bytes_down: int = 0
     waited_s: float = 0.0  # between the end of a request and the head of its answer
 
@@ -33,8 +33,8 @@ class Traffic:
 class Connection:
     """Connections to a server, for any number of threads. One thread makes all exchanges.
 
-    It takes no proxies from the environment and follows no redirects: what is sent goes to the configured address and
-    nowhere else. Raises ConfigError where token or certificates cannot be read.
+    It takes no proxies from the environment and follows no redirects: requests go to the configured address and nowhere
+    else. Raises ConfigError if the token or the certificates cannot be read.
     """
 
     def __init__(self, config: RoleConfig, role: str, content_type: str) -> None:
@@ -56,7 +56,7 @@ class Connection:
         self._stop = weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)  # also if this is dropped
 
     def close(self) -> None:
-        """Ends the exchanges under way after a second at most, and returns when every connection is closed."""
+        """Ends running exchanges after a second at most, and returns when every connection is closed."""
         with self._lock:
             self._stop()
         self._thread.join()
@@ -66,7 +66,7 @@ class Connection:
 
         After `close` the future is cancelled.
         """
-        with self._lock:  # what is submitted before the loop is told to stop is begun, and so ended
+        with self._lock:  # an exchange that is submitted before the loop is told to stop begins, so `_end` ends it
             if self._stop.alive:
                 return asyncio.run_coroutine_threadsafe(asyncio.wait_for(exchange, limit_s), self._loop)
         exchange.close()
@@ -75,16 +75,17 @@ class Connection:
         return future
 
     async def exchange(self, method: str, path: str, body: bytes, traffic: Traffic, most: int) -> tuple[int, bytes]:
-        """Sends a request and reads the answer: its status and body. Raises CloudError for one longer than `most`.
+        """Sends a request and reads the answer: its status and body.
 
-        Nothing is decompressed: no request allows a compressed body. The reason of a refusal is cut off at its limit.
+        No request allows a compressed answer, so nothing is decompressed. Raises CloudError if a good answer has more
+        than `most` bytes; the reason of a refusal is cut off at `MOST_REASON_BYTES`.
         """
         opened = list[asyncio.Transport]()
         _opened.set(opened)
         try:
             return await self._exchange(method, path, body, traffic, most)
         except BaseException:
-            for transport in opened:  # httpx drops one, open, whose connecting or handshake was cancelled
+            for transport in opened:  # httpx leaves one open if its connecting or handshake was cancelled
                 transport.abort()
             raise
 
@@ -111,11 +112,11 @@ class Connection:
         return response.status_code, bytes(answer)
 
 
-_opened: ContextVar[list[asyncio.Transport]] = ContextVar("opened")  # by the exchange that runs, and its tasks
+_opened: ContextVar[list[asyncio.Transport]] = ContextVar("opened")  # by the running exchange, and its tasks
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """An event loop whose exchanges know the transports that they opened."""
+    """An event loop that notes for each exchange the transports that it opens."""
 
     async def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         made = await super().create_connection(*args, **kwargs)
@@ -130,15 +131,15 @@ def _run(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
 
 
 async def _end(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> None:
-    """Ends the tasks of a loop, then its connections. Requests under way have a second, such as to forget a clip."""
+    """Ends the tasks of a loop, then its connections. Running requests, such as to forget a clip, have a second."""
     this = asyncio.current_task()
-    if under_way := asyncio.all_tasks() - {this}:
-        await asyncio.wait(under_way, timeout=1.0)
+    if running := asyncio.all_tasks() - {this}:
+        await asyncio.wait(running, timeout=1.0)
     while late := asyncio.all_tasks() - {this}:
         for task in late:
             task.cancel()
         await asyncio.wait(late)
-        await asyncio.sleep(0)  # an answer that was broken off begins a task that closes what read it
+        await asyncio.sleep(0)  # an answer that was broken off starts a task that closes its reader
     await client.aclose()
     await loop.shutdown_asyncgens()
     await asyncio.sleep(0)  # an aborted transport closes its socket in the loop's next turn

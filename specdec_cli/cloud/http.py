@@ -1,4 +1,4 @@
-"""Tokens, certificates and answers of calls to a server, and the meaning of failures."""
+"""Tokens, certificates and answers of calls to a server, and the errors that their failures become."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
 MOST_REASON_BYTES: Final = 1 << 16  # of an answer that says why a request is refused
-_MOST_TOLD: Final = 100  # errors of a message, beyond which none is named
-FORGOTTEN: Final = "cache miss"  # part of the reason where a server has dropped a clip, as vLLM writes it
+_MOST_NAMED: Final = 100  # errors of a message; if it has more, none is named
+FORGOTTEN: Final = "cache miss"  # part of the reason if a server has dropped a clip, as vLLM writes it
 _HINTS: Final = {
     401: "Set the variable that {role}.token_env names to the server's token (of a vLLM, its --api-key).",
     403: "A vLLM needs --enable-scale-out, and its --api-key in the variable that {role}.token_env names.",
@@ -29,13 +29,13 @@ _HINTS: Final = {
     409: "Start anew: the server runs another model now.",
     413: "Lower audio.segment or decoding.max_new_tokens, or raise the server's limits.",
 }
-"""What to do where a request is refused with a status of HTTP."""
+"""HTTP status of a refused request -> what to do."""
 _CERTIFICATE_HINTS: Final = {
     "mismatch": "Write the host in {role}.url as the certificate has it, or make one for this host (docs/remote.md).",
     "expired": "Give the server a new certificate (docs/remote.md).",
     "": "Copy the file of its serve.tls_cert here and name it in {role}.ca_file (docs/remote.md).",
 }
-"""What to do where a certificate is refused, by a word of the reason; the first that fits."""
+"""Word of the reason why a certificate is refused -> what to do; the first that fits."""
 
 
 class MalformedError(ValueError):
@@ -43,7 +43,7 @@ class MalformedError(ValueError):
 
 
 class RefusedError(CloudError):
-    """The server refuses a request for good, or does not fit. At the start it becomes an error of `kind`."""
+    """The server refuses a request for good, or does not fit. When models are loaded it becomes an error of `kind`."""
 
     def __init__(
         self,
@@ -58,17 +58,17 @@ class RefusedError(CloudError):
 
 
 class ForgottenError(RefusedError):
-    """The server has dropped the clip, which can be sent again."""
+    """The server has dropped the clip; it can be sent again."""
 
 
 def refusal(status: int, body: bytes, role: str, url: str) -> Exception:
-    """The error for an answer without success; a MalformedError leads to another try."""
+    """The error for an answer of another status than 2xx. A MalformedError leads to another try."""
     reason, hint = "no reason given", _HINTS.get(status)
     try:
         found = json.loads(body)
         reason = paragraph(str(found["error"]["message"] if "error" in found else found["detail"]))[:300]
     except (ValueError, TypeError, KeyError, RecursionError):
-        if status <= 400:  # so servers of web pages answer where they expect TLS, or redirect to it
+        if status <= 400:  # so web servers answer that expect TLS, or redirect to it
             hint = "Check {role}.url: does it name the server itself, with https:// if that uses TLS?"
     if status == 429 or status >= 500:
         return MalformedError(f"status {status}: {reason}")
@@ -78,19 +78,19 @@ def refusal(status: int, body: bytes, role: str, url: str) -> Exception:
     return RefusedError(message, hint and hint.format(role=role), about_clip=status in (400, 413, 422))
 
 
-def trouble(error: Exception, config: RoleConfig, role: str) -> str:
+def failure_of(error: Exception, config: RoleConfig, role: str) -> str:
     """Why a try failed. Raises RefusedError if the configuration prevents a TLS connection."""
-    told = first_line(error)
-    if "[SSL:" not in told or "EOF" in told:  # a connection that ended is the network's fault
+    reason = first_line(error)
+    if "[SSL:" not in reason or "EOF" in reason:  # a connection that ended is the network's fault
         cut = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and str(config.url).startswith("http:")
-        return f"{told} (if it uses TLS, write https:// in {role}.url)" if cut else told
+        return f"{reason} (if it uses TLS, write https:// in {role}.url)" if cut else reason
     what, hint = "it does not use TLS", "Write http:// in {role}.url, or serve with serve.tls_cert and serve.tls_key."
-    if refused := re.search(r"certificate verify failed: (.+?)\.? \(_ssl", told):
+    if refused := re.search(r"certificate verify failed: (.+?)\.? \(_ssl", reason):
         trusting = config.ca_file or "the public authorities"
         what = f"its certificate is not trusted by {trusting} ({refused[1]})"
         hint = next(hint for word, hint in _CERTIFICATE_HINTS.items() if word in refused[1])
-    elif "ALERT" in told:  # which the server's own TLS sends
-        what, hint = told, "Does it, or a proxy before it, ask for a client's certificate, or another version of TLS?"
+    elif "ALERT" in reason:  # sent by the server's own TLS
+        what, hint = reason, "Does it, or a proxy before it, ask for a client's certificate, or another version of TLS?"
     raise RefusedError(f"{config.url} cannot be connected to: {what}", hint.format(role=role)) from error
 
 
@@ -106,7 +106,7 @@ def trusted(config: RoleConfig, role: str) -> ssl.SSLContext | bool:
 
 
 def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | None:
-    """The token in an environment variable: files and lists of processes show none.
+    """The token in an environment variable, so that neither files nor lists of processes show it.
 
     Raises ConfigError, which names the setting or flag `asked_by`, if it has fewer than `least` visible characters.
     """
@@ -121,20 +121,20 @@ def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | Non
 
 
 def parse(kind: type[M], text: bytes) -> M:
-    """The message in a JSON text. Raises MalformedError, which names the first field that is wrong, and no value.
+    """The message in a JSON text. Raises MalformedError, which names the first wrong field, and no value.
 
-    A message has to bound its lists and let them fail at their first wrong item: an error of every item takes a hundred
-    times the memory of the text.
+    A message has to bound its lists and let them fail at their first wrong item: one error for each item would take a
+    hundred times the memory of the text.
     """
     return checked(kind.__name__.strip("_"), kind.model_validate_json, text)
 
 
 def checked(name: str, validate: Callable[[Any], T], value: object) -> T:
-    """What `validate` makes of a value. Raises MalformedError, as `parse` does, about what is called `name`."""
+    """The result of `validate` on a value. Raises MalformedError as `parse` does; `name` says of what."""
     try:
         return validate(value)
     except ValidationError as error:
-        if error.error_count() > _MOST_TOLD:
+        if error.error_count() > _MOST_NAMED:
             raise MalformedError(f"{name}: wrong in {error.error_count()} places") from None
         detail = error.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(str(part)[:40] for part in detail["loc"][:6])

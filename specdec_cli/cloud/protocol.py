@@ -7,11 +7,11 @@
 | POST /v1/sessions/{id}/verify  | `BlockRequest`, with its draft's tensors   | `Answer` |
 | DELETE /v1/sessions/{id}       |                                            | 204      |
 
-A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSON, and the tensors, if any: the
-clip's by the names of the module's forward; under the rule `sampling` also the draft's distributions.
-Every request may be repeated: the client names the session by a random UUID, and a block comes with the whole text
-before it, so the server needs no memory of earlier blocks. A refusal has a status, and its reason in
-`{"error": {"message": ...}}`. A reason with `http.FORGOTTEN`: send the clip again; 5xx: try again later.
+A body is four bytes (length of the JSON, little-endian, at most 1 MiB), the JSON, and the tensors, if any: those of the
+clip, by the names of arguments of the module's forward; under the rule `sampling` also the draft's distributions. Every
+request may be repeated: the client names the session by a random UUID, and a block comes with the whole text before it,
+so the server needs no memory of earlier blocks. A refusal has a status, and its reason in
+`{"error": {"message": ...}}`. A reason with `http.FORGOTTEN` means: send the clip again; 5xx: try again later.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ MOST_LISTED: Final = 20  # most likely tokens of a position that an answer may l
 DISTRIBUTIONS: Final = ("distributions.places", "distributions.probabilities")
 """Tensors of a draft's distributions [m, vocab]: flat places above zero, int32 [n], and their values, float32 [n]."""
 
-_LENGTH: Final = 4
+_LENGTH: Final = 4  # bytes of the length of the JSON
 _HEADER_BYTES: Final = 1 << 14  # of the tensors' own header
 _LARGEST_COUNT: Final = 1 << 53
-_LARGEST: Final = 65504.0  # what float16 holds; features are far below
+_LARGEST: Final = 65504.0  # largest number of float16; features are far below
 
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=_LARGEST_COUNT)]
@@ -62,16 +62,16 @@ class Info(Message):
     model: Name  # as the server's configuration names it
     dtype: Name
     device: Name
-    weights: Name | None = None  # fingerprint, differs for other weights of the same name
+    weights: Name | None = None  # their fingerprint; null: unknown
     tokenizer: Name  # fingerprint of its pieces and their ids
     prompts: Name  # fingerprint of prompts and tensors that its processor makes
-    identity: Name  # all of it in one; a clip names the one that it was made for
+    identity: Name  # fingerprint of the model and its processor; a clip names the one that it was made for
     vocab_size: Positive  # leading token ids that may be used
     eos_ids: Ids = Field(min_length=1, max_length=1000)
 
 
 class BlockRequest(Message):
-    """A draft to verify as the continuation of a text."""
+    """A draft to verify after a text."""
 
     text: Ids  # all committed token ids
     draft: Ids  # drafted ids, possibly none
@@ -106,8 +106,10 @@ def _plausible(work: ModelWork) -> ModelWork:
 
 
 class Answer(Message):
-    verdict: Verdict | None = None  # null: there was no block
-    work: Annotated[ModelWork, AfterValidator(_plausible)]  # all that was done for the session
+    """The verdict on a block, and the model's work for the session so far."""
+
+    verdict: Verdict | None = None  # null: the request had no block
+    work: Annotated[ModelWork, AfterValidator(_plausible)]
     cloud_ms: Annotated[float, Field(ge=0, le=1e9)]  # from the whole request to the answer, waiting included
 
 
@@ -118,7 +120,7 @@ def pack(message: Message, tensors: Tensors) -> bytes:
 
 
 def unpack(kind: type[M], body: bytes) -> tuple[M, Tensors]:
-    """The message at the head of a body, and the tensors after it, as they were sent."""
+    """The message at the head of a body, and the tensors after it, as they were sent. Raises MalformedError."""
     end = _LENGTH + int.from_bytes(body[:_LENGTH], "little")
     if not _LENGTH <= end <= min(_LENGTH + MAX_JSON_BYTES, len(body)):
         raise MalformedError(f"the JSON of a body may have {MAX_JSON_BYTES} bytes, and no more than the body")
@@ -132,7 +134,7 @@ def unpack(kind: type[M], body: bytes) -> tuple[M, Tensors]:
 
 
 def as_sent(tensors: Mapping[str, torch.Tensor]) -> Tensors:
-    """A clip's tensors: floats in float16, exact to about a thousandth; integers as bytes where that is enough."""
+    """A clip's tensors as they are sent: floats in float16, exact to a thousandth; integers below 256 as bytes."""
     sent = {name: values.detach().cpu().contiguous() for name, values in tensors.items()}
     for name, values in sent.items():
         if values.is_floating_point():
@@ -143,7 +145,10 @@ def as_sent(tensors: Mapping[str, torch.Tensor]) -> Tensors:
 
 
 def widened(sent: Tensors) -> Tensors:
-    """The tensors as they were: floats as float32, finite and within the range of float16; integers as int64."""
+    """Tensors for a forward from those that were sent: floats as float32, integers as int64.
+
+    Raises MalformedError for floats that are not finite, or beyond the range of float16.
+    """
     wide = dict(sent)
     for name, values in sent.items():
         if values.is_floating_point():
@@ -156,16 +161,16 @@ def widened(sent: Tensors) -> Tensors:
 
 
 def pack_distributions(rows: torch.Tensor) -> Tensors:
-    """Tensors of `DISTRIBUTIONS` [m, vocab]. Probabilities are exact: the rule divides by them and subtracts them."""
+    """`DISTRIBUTIONS` of probabilities [m, vocab], unrounded: the rule divides by them and subtracts them."""
     values = rows.detach().to("cpu", torch.float32).flatten()
     places = values.nonzero()[:, 0]
     return dict(zip(DISTRIBUTIONS, (places.int(), values[places]), strict=True))
 
 
 def unpack_distributions(tensors: Tensors, draft: Sequence[int], vocab_size: int) -> torch.Tensor:
-    """The distributions [m, vocab] that the tokens of a draft were drawn from.
+    """The distributions [m, vocab] from which the tokens of a draft were drawn.
 
-    Raises MalformedError where they are none, or cannot have given those tokens.
+    Raises MalformedError if they do not add up to 1, or give a drafted token no chance.
     """
     rows = torch.zeros(len(draft) * vocab_size)
     places, values = (tensors[name] for name in DISTRIBUTIONS)

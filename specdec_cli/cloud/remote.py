@@ -16,13 +16,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import httpx
 
 from specdec_cli.cloud.connection import Connection, Traffic
-from specdec_cli.cloud.http import MalformedError, RefusedError, refusal, trouble
+from specdec_cli.cloud.http import MalformedError, RefusedError, failure_of, refusal
 from specdec_cli.config import Config, RoleConfig
 from specdec_cli.decoding.accept import Synonyms
 from specdec_cli.decoding.block import Draft, Verdict
@@ -36,9 +35,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-Payload = Literal["features", "waveform"]  # what of a recording leaves the device: log-mel features, or all of it
+Payload = Literal["features", "waveform"]
+"""The form in which a recording leaves the device: log-mel features, or all of it."""
 TRIES: Final = 6  # of one request
-PAUSE_S = 0.02  # before its second try; before each later one twice as long, up to 64 times
+PAUSE_S = 0.02  # before the second try; before each later one twice as long, up to 64 times
 T = TypeVar("T")
 
 
@@ -48,7 +48,7 @@ class RemoteClip:
 
     prompt: Prompt
     config: Config
-    vocab_size: int  # ids from here on are never written
+    vocab_size: int  # ids from `vocab_size` on are never written
     stop_ids: Collection[int]
     top_n: int = 0  # most likely tokens to list at each decided position
     synonyms: Synonyms = field(default_factory=dict)
@@ -63,11 +63,11 @@ class RemoteClip:
 
 
 class RemoteModel(ABC):
-    """A model behind a server, where a loaded one would stand in a `Pair`; any number of threads may call it.
+    """A model behind a server, in the place of a loaded one in a `Pair`. Any number of threads may call it.
 
     Its processor makes the prompts: one loaded for this server (`own`), or the edge's. After a failure a cloud is not
-    called for a while, so that clips do not wait for it one after the other. Without an edge a clip fails, so an edge
-    is called until the deadline, and again at once after a failure.
+    called for `retry_s`, so that clips do not wait for it one after the other. Without its edge a clip fails, so an
+    edge is called until the deadline, and again at once after a failure.
 
     Raises ConfigError as `Connection` does, or if recordings may not be sent.
     """
@@ -86,11 +86,11 @@ class RemoteModel(ABC):
             raise ConfigError(message, hint=hint)
         self.config, self.name, self.payload, self.role = config, config.url, payload, role
         self.processor, self.vocab_size = processor, processor.vocab_size
-        self.processor_name = "cloud.processor" if own else "edge"  # what the processor is called in messages
-        self.known: Mapping[str, str] = {"dtype": "unknown", "device": "unknown"}  # of the model's fields
+        self.processor_name = "cloud.processor" if own else "edge"  # in messages
+        self.known: Mapping[str, str] = {"dtype": "unknown", "device": "unknown"}  # fields of `transcript.ModelInfo`
         self.fits = False  # whether a call has found that the server fits
-        self.failure: str | None = None  # why the last call failed
-        self.failed_at = 0.0  # by `monotonic`
+        self.failure: str | None = None  # why the last call failed; None: it did not
+        self.failed_at = 0.0  # `time.monotonic`, seconds
         self._calls, self._lock = weakref.WeakSet[Call](), threading.Lock()
         self.connection = Connection(config, role, self.content_type)
 
@@ -100,16 +100,16 @@ class RemoteModel(ABC):
 
     @abstractmethod
     def verifier(self, clip: RemoteClip) -> RemoteVerifier:
-        """Verifies the blocks of a clip. Raises DecodingError if the server cannot apply its settings."""
+        """The verifier of a clip. Raises DecodingError if the server cannot apply the clip's settings."""
 
     def describe(self) -> dict[str, str]:
         """The fields of `transcript.ModelInfo`."""
         return {"name": self.name, **self.known}
 
     def start(self, timeout_s: float | None = None) -> None:
-        """Connects for the first time. A cloud that does not answer is tried again by a clip; an edge raises EdgeError.
+        """Connects for the first time. A cloud that does not answer is called again by a clip.
 
-        Raises other SpecdecErrors if the configuration is to blame.
+        Raises EdgeError if an edge does not answer, other SpecdecErrors if the configuration is to blame.
         """
         try:
             with Call(self).within_deadline(timeout_s):
@@ -117,18 +117,18 @@ class RemoteModel(ABC):
         except RefusedError as error:
             self.close()
             raise error.kind(error.message, hint=error.hint) from None
-        except CloudError as error:  # of a cloud, see `failure`
+        except CloudError as error:  # a cloud's stands in `failure`
             if self.role == "edge":
                 raise EdgeError(error.message, hint="Start the server, or check edge.url.") from error
 
     def probe(self) -> str:
         """Which model answers and how soon, in a phrase. Raises CloudError if none answers, or it does not fit."""
-        call, self.fits, self.failure = Call(self), False, None  # it is called whatever came before
+        call, self.fits, self.failure = Call(self), False, None  # earlier failures do not count
         with call.within_deadline():
             return f"{self.name}: {self.known['serves']}, answered in {call.traffic.waited_s * 1e3:.1f} ms"
 
-    def take(self, call: Call) -> None:
-        """Registers a call, so that `end_calls` ends it, too."""
+    def register(self, call: Call) -> None:
+        """Notes a call, so that `end_calls` ends it, too."""
         with self._lock:
             self._calls.add(call)
 
@@ -139,7 +139,7 @@ class RemoteModel(ABC):
 
     def end_calls(self) -> None:
         """Ends the calls of all clips, as `Call.close` does."""
-        with self._lock:  # clips that begin meanwhile add theirs
+        with self._lock:  # clips that begin meanwhile add their calls
             calls = list(self._calls)
         for call in calls:
             call.close()
@@ -152,15 +152,15 @@ class Call:
         self.model = model
         self.traffic = Traffic()
         self._closed = threading.Event()
-        self._under_way = Future[Any]()
+        self._running = Future[Any]()
         self._limit_s = self._deadline = 0.0
-        model.take(self)  # last: from here on another thread may close it
+        model.register(self)  # last: from here on another thread may close it
 
     @contextmanager
     def within_deadline(self, timeout_s: float | None = None) -> Iterator[None]:
-        """Within the block, `fetch` from a server that fits; the first call checks that.
+        """Within the block, `fetch` may be called. The first block of a model checks whether its server fits.
 
-        All of it together has `timeout_s`, or the configured time. Raises CloudError.
+        All calls in the block together have `timeout_s`, or the configured time. Raises CloudError.
         """
         model, since_s = self.model, time.monotonic() - self.model.failed_at
         if model.failure is not None and since_s < model.config.retry_s and model.role == "cloud":
@@ -181,10 +181,11 @@ class Call:
     def fetch(self, method: str, path: str, read: Callable[[bytes], T], body: bytes = b"", most_bytes: int = 0) -> T:
         """The result of `read` on a good answer. `read` raises MalformedError for an answer that makes no sense.
 
-        This thread reads the answer, within the deadline, so that no other call waits for that.
+        This thread parses the answer, within the deadline, so that no other call waits for that. Raises CloudError.
         """
-        model, why = self.model, "no answer"
-        for tries in count(1):
+        model, why, tries = self.model, "no answer", 0
+        while True:
+            tries += 1
             try:
                 status, answer = self._try(method, path, body, most_bytes)
                 if not 200 <= status < 300:
@@ -197,10 +198,9 @@ class Call:
             except MalformedError as error:
                 why = f"the answer cannot be used: {error}"
             except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-                why = trouble(error, model.config, model.role)
+                why = failure_of(error, model.config, model.role)
             _log.debug("%s %s: %s", method, path, why)
             self._pause(tries, why)
-        raise AssertionError
 
     def send(self, method: str, path: str) -> None:
         """Sends a request and returns at once; the answer is dropped."""
@@ -209,14 +209,14 @@ class Call:
             self._exchange(method, path, b"", model.most_bytes, model.config.timeout_s)
 
     def close(self) -> None:
-        """Ends the call under way, and every later one, in a CloudError."""
+        """Ends the running call, and every later one, in a CloudError."""
         self._closed.set()
-        self._under_way.cancel()
+        self._running.cancel()
 
     def _try(self, method: str, path: str, body: bytes, most_bytes: int) -> tuple[int, bytes]:
         """The answer to one try. Raises TimeoutError when the deadline has passed."""
         most, left_s = most_bytes or self.model.most_bytes, self._deadline - time.monotonic()
-        self._under_way = future = self._exchange(method, path, body, most, left_s)
+        self._running = future = self._exchange(method, path, body, most, left_s)
         if self._closed.is_set():
             future.cancel()
         try:
@@ -249,7 +249,7 @@ class RemoteVerifier(ABC):
     """
 
     is_remote: Literal[True] = True
-    scores: None = None  # they stay at the server
+    scores: None = None  # those stay at the server
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -268,7 +268,7 @@ class RemoteVerifier(ABC):
         """Sends the clip, within a deadline, unless the server has it."""
 
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        """The verdict on `draft` as the continuation of `text`; see `LocalVerifier.verify`."""
+        """The verdict on `draft` after `text`; see `LocalVerifier.verify`."""
         traffic, started, before = self._call.traffic, time.perf_counter(), self.work
         down = traffic.bytes_down
         with self._call.within_deadline():
@@ -289,5 +289,5 @@ class RemoteVerifier(ABC):
             self._prefill()
 
     def close(self) -> None:
-        """Ends the call under way."""
+        """Ends the running call."""
         self._call.close()

@@ -30,16 +30,16 @@ class ServerVerifier(RemoteVerifier):
         self._server, self._clip = server, clip
         self._samples = len(clip.waveform_for(server))
         self._path = f"/v1/sessions/{uuid.uuid4().hex}"  # nobody can guess it
-        self._is_open = False
+        self._is_open = False  # whether the server held the clip at the last answer
         self._before = ModelWork()  # in sessions that the server has dropped
-        self._done = ModelWork()  # in all sessions; bytes are counted by the call
+        self._done = ModelWork()  # in all sessions, without bytes, which the call counts
 
     @property
     def work(self) -> ModelWork:
         return replace(self._done, bytes_up=self._call.traffic.bytes_up)
 
     def close(self) -> None:
-        """Ends the call under way, and lets the server forget the clip, without waiting for either."""
+        """Ends the running call, and lets the server forget the clip, without waiting for either."""
         super().close()
         if self._call.traffic.bytes_up:
             self._call.send("DELETE", self._path)
@@ -57,7 +57,7 @@ class ServerVerifier(RemoteVerifier):
         return replace(found, ms=answer.cloud_ms)
 
     def _send(self, block: wire.BlockRequest | None, distributions: wire.Tensors) -> wire.Answer:
-        """The answer on a block; the clip is sent with it, unless the server holds it."""
+        """The answer on a block; the clip is sent with it, unless the server still holds it."""
         if self._is_open and block is not None:
             with suppress(ForgottenError):
                 return self._exchange("POST", f"{self._path}/verify", wire.pack(block, distributions))
@@ -88,7 +88,7 @@ class ServerVerifier(RemoteVerifier):
         return answer
 
     def _is_possible(self, found: Verdict, drafted: int, run_on: int) -> bool:
-        """Whether a verdict can be one on a block of so many drafted tokens."""
+        """Whether a verdict can be one on a block of `drafted` tokens."""
         tokens, listed = (found.token, *found.run_on), found.likeliest or ()
         decided = found.accepted + len(tokens)
         return (
@@ -106,10 +106,10 @@ class ServerVerifier(RemoteVerifier):
 
 
 class VerifyServer(RemoteModel):
-    """The model of a verify server. See `RemoteModel`. Raises TokenizerMismatchError, too, where models do not fit."""
+    """The model behind `specdec serve`. See `RemoteModel`. Also raises TokenizerMismatchError."""
 
     content_type, most_bytes = "application/octet-stream", 1 << 16
-    identity = ""  # of the server and its model, once it is reached
+    identity = ""  # `Info.identity`, once the server was reached
 
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
         whole = processor.family.payload == "waveform"
@@ -122,7 +122,7 @@ class VerifyServer(RemoteModel):
     def require_fit(self, call: Call) -> None:
         info, mine = call.fetch("GET", "/v1/info", partial(parse, wire.Info)), self.processor
         prints = mine.fingerprints()
-        # with an own processor the vocabulary ends where the two differ, see `Pair.of`
+        # with its own processor, the vocabulary ends where edge and cloud differ, see `Pair.of`
         tokenizer = info.tokenizer if self.processor_name == "edge" else prints["tokenizer"]
         for what, here, there in (
             ("protocols", wire.PROTOCOL, info.protocol),

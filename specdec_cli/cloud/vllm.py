@@ -1,4 +1,4 @@
-"""vLLM servers as the cloud or the edge: their checks, their prompts, and the clips that they draft or verify."""
+"""A vLLM server as the cloud or the edge: whether it fits, its prompts, and the clips that it drafts or verifies."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _SURE: Final = 0.95  # probability of a drafted token from which on it is expect
 
 
 class VllmClip:
-    """Requests about one clip to one server: the first one sends it, and so does one after the server has dropped it.
+    """Requests about one clip to one server. The first one sends the clip, as does one after the server dropped it.
 
-    Raises DecodingError if the settings need more than a server's most likely tokens.
+    Raises DecodingError if the settings need more than the most likely tokens.
     """
 
     def __init__(self, server: Vllm, clip: RemoteClip) -> None:
@@ -51,9 +51,10 @@ class VllmClip:
     def scored(
         self, ids: tuple[int, ...], drafted: int, tokens: int, listed: int, drawing: tuple[int, int] | None = None
     ) -> Scored:
-        """The answer, within a call, about a text whose last ids are `drafted`; at most `tokens` are generated.
+        """The answer about a text whose last `drafted` ids are a draft; at most `tokens` tokens are generated.
 
-        At each position `listed` most likely tokens are listed. `drawing`: see `GenerateRequest`.
+        Call it within the call's deadline. At each position `listed` most likely tokens are listed. `drawing`: see
+        `GenerateRequest`.
         """
         server, known = self.server, self._done.prompt_tokens
         whole = (*server.prompt_ids(self.clip.prompt, self.call), *ids)
@@ -71,19 +72,19 @@ class VllmClip:
         scored = self.call.fetch("POST", wire.GENERATE, read, body, request.most_bytes)
         self._done = replace(self._done, prompt_tokens=scored.length - text) + ModelWork(
             encoder_passes=int(url is not None),
-            # the first token comes with reading the request, prompt and all, each other one with a step
+            # the first token comes with the forward that reads the request, each other one with a step
             forwards=scored.forwards,
             fed_tokens=text + scored.forwards - 1,
-            step_ms=(self.call.traffic.waited_s - waited_s) * 1e3,  # the server gives no times: a round trip is in it
+            step_ms=(self.call.traffic.waited_s - waited_s) * 1e3,  # with the round trip: the server reports no times
         )
         return scored
 
 
 class VllmDrafter:
-    """Drafts with a vLLM server. See `decoding.draft.Drafter`. Raises EdgeError where the server fails.
+    """Drafts with a vLLM server. See `decoding.draft.Drafter`. Raises EdgeError if the server fails.
 
-    The gate reads the most likely `MOST_CANDIDATES` tokens of each position. Nothing is drafted ahead: it would take
-    requests that may be of no use.
+    The gate reads the `MOST_CANDIDATES` most likely tokens of each position. Nothing is drafted ahead: that would take
+    requests that may prove useless.
     """
 
     is_remote: Literal[True] = True
@@ -99,7 +100,7 @@ class VllmDrafter:
     def propose(
         self, text: Sequence[int], k: int, state: GateState, enough: Enough | None = None, top_k: int | None = None
     ) -> Draft:
-        """Up to `k` tokens that continue `text`; as `Drafter.propose`. A banned token is replaced by the next best."""
+        """See `Drafter.propose`. The next best token replaces a banned one."""
         started, ids, likeliest, ended = time.perf_counter(), list[int](), list[Candidates](), False
         requests, clip = self.requests, self.requests.clip
         drawing = None if top_k is None else (top_k, clip.config.decoding.seed)
@@ -119,7 +120,7 @@ class VllmDrafter:
         ms = (time.perf_counter() - started) * 1e3
         return Draft(tuple(ids), None, state, state.reason, ms, likeliest=tuple(likeliest) if clip.top_n else ())
 
-    def keep(self, _text: tuple[int, ...] | None) -> int:
+    def drop_stale(self, _text: tuple[int, ...] | None) -> int:
         return 0
 
     def close(self) -> None:
@@ -129,9 +130,9 @@ class VllmDrafter:
 class VllmVerifier(RemoteVerifier):
     """Verifies the blocks of one clip with a vLLM server, which drops recordings by itself. See `RemoteVerifier`.
 
-    A block is scored as a whole. When a deferred draft is verified a second time, the cloud is asked to generate from
-    the first uncertain token on. That answer also decides later blocks. `top_n` is ignored: vLLM would list so many
-    tokens at every position of the prompt.
+    A block is scored as a whole. When a deferred draft is verified a second time, the cloud generates from the first
+    uncertain token on, and that answer also decides later blocks. `top_n` is ignored: vLLM would list so many tokens at
+    every position of the prompt.
     """
 
     def __init__(self, requests: VllmClip) -> None:
@@ -152,7 +153,7 @@ class VllmVerifier(RemoteVerifier):
         decoding, rule = clip.config.decoding, clip.config.acceptance.rule
         room, path, accepted = decoding.max_new_tokens - len(text), tuple(text), 0
         groups = clip.synonyms if rule == "class" else NO_SYNONYMS
-        unsure = (at for at, each in enumerate(draft.gate.evidence) if each.probability < _SURE)
+        unsure = (at for at, each in enumerate(draft.gate_state.evidence) if each.probability < _SURE)
         cut = next(unsure, m) if self._writes_on else m
         tokens = m - cut + max(min(1 + run_on, room - m), 1)
         for id_ in draft.ids:
@@ -160,7 +161,7 @@ class VllmVerifier(RemoteVerifier):
             if not says_same(id_, own, groups):
                 break
             path, accepted = (*path, id_), accepted + 1
-        # after the end of a text nothing is committed
+        # nothing is generated after an accepted end of the text
         written, most = [path[-1]] if accepted and path[-1] in clip.stop_ids else [], min(1 + run_on, room - accepted)
         while not written or (len(written) < most and written[-1] not in clip.stop_ids):
             written.append(self._continued((*path, *written), (), max(most - len(written), 1)))
@@ -171,7 +172,7 @@ class VllmVerifier(RemoteVerifier):
         """The cloud's next token after `text`; if it is unknown, a request scores `draft` and generates `tokens`."""
         if text not in self._next:
             requests, server = self._requests, self._requests.server
-            # which may be the most likely ones
+            # tokens that may not be generated can be the most likely ones, so more are listed
             banned = len(server.processor.banned_ids) + server.vocab_size - requests.clip.vocab_size
             scored = requests.scored((*text, *draft), len(draft), tokens, min(2 + banned, wire.MOST_CANDIDATES))
             path = (*draft, *scored.generated)
@@ -182,9 +183,9 @@ class VllmVerifier(RemoteVerifier):
 class Vllm(RemoteModel):
     """The model of a vLLM server, as the cloud or as the edge, for any number of clips at once. See `RemoteModel`.
 
-    The server's model must have the processor's prompt format and eos ids; no request can check that. Its tokenizer
-    and vocabulary are compared by trying them. Raises TokenizerMismatchError, too, where they differ, and
-    EdgeError if an edge cannot be reached: no clip can do without it.
+    The server's model must have the processor's prompt format and eos ids; no request can check that. Its tokenizer and
+    vocabulary are compared by test requests. Also raises TokenizerMismatchError if they differ, and EdgeError if an
+    edge cannot be reached, without which no clip can be captioned.
     """
 
     content_type, most_bytes = "application/json", wire.MOST_BYTES
@@ -200,14 +201,14 @@ class Vllm(RemoteModel):
         return VllmVerifier(VllmClip(self, clip))
 
     def drafter(self, clip: RemoteClip) -> VllmDrafter:
-        """Drafts a clip."""
+        """The drafter of a clip. Raises DecodingError if the server cannot apply the clip's settings."""
         return VllmDrafter(VllmClip(self, clip))
 
     def prompt_ids(self, prompt: Prompt, call: Call) -> tuple[int, ...]:
-        """A prompt as the server takes it: one placeholder in place of each run of them.
+        """The ids of a prompt as the server takes them: one placeholder for each run of placeholders.
 
-        Where it has none yet, the server makes one, of a second of silence: prompts differ in the number of
-        placeholders alone.
+        A prompt without ids is made by the server, once for each instruction, about a second of silence: prompts differ
+        only in the number of placeholders.
         """
         ids: Sequence[int] = prompt.ids
         if (asked := prompt.unformatted) is not None:
@@ -234,13 +235,13 @@ class Vllm(RemoteModel):
                 hint=f"Drafted ids would mean other words to it. Name its checkpoint in {self.role}.processor.",
                 kind=TokenizerMismatchError,
             )
-        # about no recording; it shows whether the last id exists there, too
+        # without a recording; also shows whether the last id exists there
         ids = (*processor.encode(_PROBE), self.vocab_size - 1)
         request = GenerateRequest(ids, len(ids), 1, 1, self.vocab_size)
         body = request.body(self.model, processor.eos_ids)
         call.fetch("POST", wire.GENERATE, partial(wire.read_answer, request=request), body, request.most_bytes)
 
     def _tokens(self, call: Call, **what: object) -> list[int]:
-        """The server's token ids of a `prompt` or of `messages`."""
+        """The server's token ids for a `prompt` or for `messages`."""
         body = json.dumps({"model": self.model, **what}).encode()
         return call.fetch("POST", wire.TOKENIZE, partial(parse, wire.Tokens), body).tokens

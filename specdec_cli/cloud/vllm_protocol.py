@@ -1,8 +1,9 @@
 """Requests to a vLLM server's token-in, token-out endpoint, and its answers.
 
-Prompt, committed text and draft go in as token ids, with one placeholder for the whole recording, and the server
-generates from there. With `prompt_logprobs` it also gives, for every position of what went in, the log-probability of
-that token, its rank, and the most likely tokens. Positions count from the end, since one placeholder becomes many.
+A request holds prompt, committed text and draft as token ids, with one placeholder for the whole recording, and the
+server generates after them. With `prompt_logprobs` it also lists, for every position of the request, the
+log-probability of that token, its rank, and the most likely tokens. Positions count from the end, since one placeholder
+becomes many.
 """
 
 from __future__ import annotations
@@ -22,30 +23,31 @@ from pydantic import AliasPath, BaseModel, ConfigDict, Field, TypeAdapter
 from specdec_cli.cloud.http import MalformedError, checked, parse
 from specdec_cli.decoding.accept import Synonyms
 from specdec_cli.decoding.evidence import CANDIDATES, TokenEvidence
-from specdec_cli.types import LEAST_PROBABILITY, Candidates
+from specdec_cli.decoding.pick import named
+from specdec_cli.types import Candidates
 
 GENERATE: Final = "/inference/v1/generate"
 TOKENIZE: Final = "/tokenize"
 MODELS: Final = "/v1/models"
 
-MOST_CANDIDATES: Final = 20  # that a server gives of a position, unless it is started with another --max-logprobs
-MOST_BYTES: Final = 1 << 20  # of an answer without figures
-_MOST_GENERATED_BYTES: Final = 1 << 26  # of one with them
-_FIGURE_BYTES: Final = 256  # of one candidate in it; vLLM writes about 90
+MOST_CANDIDATES: Final = 20  # most likely tokens that a server lists, unless it is started with other --max-logprobs
+MOST_BYTES: Final = 1 << 20  # of an answer without candidates
+_MOST_GENERATED_BYTES: Final = 1 << 26  # of an answer with candidates
+_CANDIDATE_BYTES: Final = 256  # vLLM writes about 90
 _MOST_POSITIONS: Final = 1 << 17  # of a prompt with its recording
 _MOST_LISTED: Final = 256  # candidates of a position
-_LEAST_TOP: Final = 2e-9  # probability of the most likely token; among a million tokens it is at least 1e-6
+_LEAST_TOP: Final = 2e-9  # least probability of the most likely token; among a million tokens it is 1e-6 or more
 
 
 class GenerateRequest(NamedTuple):
     """A text to score and continue."""
 
     ids: tuple[int, ...]  # the prompt with one placeholder for the recording, then text and draft
-    length: int | None  # tokens of it all, the recording's as many as they are; None: not known yet
+    length: int | None  # tokens of prompt, text and draft, all of the recording's included; None: not known yet
     drafted: int  # how many of the last ids are a draft, to be scored
     tokens: int  # most tokens to generate after them
-    size: int  # ids from here on may not be generated
-    banned: Collection[int] = ()  # nor may these
+    size: int  # ids from `size` on may not be generated
+    banned: Collection[int] = ()  # further ids that may not be generated
     candidates: int = MOST_CANDIDATES  # most likely tokens to list at each position
     drawing: tuple[int, int] | None = None  # top_k and seed, to draw each token from so many; None: the most likely
 
@@ -53,7 +55,7 @@ class GenerateRequest(NamedTuple):
     def most_bytes(self) -> int:
         """Most bytes that an answer may have."""
         positions = self.tokens + (0 if not self.drafted else self.length or _MOST_POSITIONS)
-        return min(MOST_BYTES + positions * (self.candidates + 2) * _FIGURE_BYTES, _MOST_GENERATED_BYTES)
+        return min(MOST_BYTES + positions * (self.candidates + 2) * _CANDIDATE_BYTES, _MOST_GENERATED_BYTES)
 
     def body(self, model: str, stop_ids: Collection[int], **more: Any) -> bytes:
         """The request as JSON; `more` are further fields of it."""
@@ -74,14 +76,14 @@ class GenerateRequest(NamedTuple):
 
 
 class Likely(NamedTuple):
-    """A position of a text: its most likely tokens that may be generated, and how many others there are."""
+    """A position of a text: its most likely tokens that may be generated, and the number of all others."""
 
-    probabilities: dict[int, float]  # without the listed tokens that may not be; descending, of equals the lowest first
+    probabilities: dict[int, float]  # by id, descending; of equal ones the lowest id first
     others: int
 
     @classmethod
     def of(cls, listed: Mapping[int, float], size: int, banned: Collection[int] = ()) -> Likely:
-        """From id -> log-probability. Ids from `size` on and banned ones may not be generated."""
+        """From `listed`, id -> log-probability, without ids from `size` on and banned ones, which are not generated."""
         ranked = sorted(listed.items(), key=lambda item: (-item[1], item[0]))
         ps = {id_: math.exp(min(logprob, 0.0)) for id_, logprob in ranked}
         kept = {id_: p for id_, p in ps.items() if id_ < size and id_ not in banned}
@@ -93,16 +95,15 @@ class Likely(NamedTuple):
         return next(iter(self.probabilities))
 
     def top(self, count: int) -> Candidates:
-        """The most likely tokens, as `decoding.scores.likeliest` gives them."""
-        ranked = list(self.probabilities.items())[:count]
-        return tuple((id_, round(p, 5)) for at, (id_, p) in enumerate(ranked) if at == 0 or p >= LEAST_PROBABILITY)
+        """The `count` most likely tokens, as `decoding.pick.named` gives them."""
+        return named(list(self.probabilities)[:count], list(self.probabilities.values())[:count])
 
     def evidence(self, id_: int, groups: Synonyms) -> TokenEvidence:
-        """The evidence on the token that was chosen.
+        """The evidence on a chosen token.
 
-        The entropy is an upper bound: the probability that is not listed is spread evenly over all other tokens.
-        The lower bound puts it on as few tokens as possible, none likelier than the last listed one. Among classes, it
-        counts with the tokens that are in no class.
+        The entropy is an upper bound: the remaining probability lies evenly on all tokens that are not listed. For the
+        lower bound it lies on as few tokens as possible, none likelier than the last listed one. For `class_entropy` it
+        counts as that of tokens in no class.
         """
         probabilities, ps = self.probabilities, list(self.probabilities.values())
         listed, least, rest = _nats(*ps), ps[-1], max(1.0 - sum(ps), 0.0)
@@ -129,13 +130,13 @@ class Scored(NamedTuple):
     """A valid answer."""
 
     likely: tuple[Likely, ...]  # at each drafted token, and at each generated one
-    generated: tuple[int, ...]  # after the draft, up to the first that may not be, which the next best replaces
-    forwards: int  # tokens that were generated, those after a banned one included
-    length: int  # tokens of the request
+    generated: tuple[int, ...]  # after the draft; ends with the next best in place of the first banned token
+    forwards: int  # tokens that the server generated, those after a banned one included
+    length: int  # tokens of the request, all of the recording's included
 
 
 class _Message(BaseModel):
-    """Part of an answer; further fields are ignored. No NaN, no infinity."""
+    """Part of an answer: strict, no NaN, no infinity; further fields are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, allow_inf_nan=False)
 
@@ -176,20 +177,20 @@ _candidates: Final = TypeAdapter(dict[Annotated[int, Field(strict=False, ge=0)],
 
 
 def _listed(row: Any) -> dict[int, float]:
-    """Id -> log-probability of a position's candidates. Only drafted positions are read, not the prompt's."""
+    """Id -> log-probability of a position's candidates, validated only for drafted positions. Raises MalformedError."""
     if not isinstance(row, dict) or len(row) > _MOST_LISTED:
         raise MalformedError(f"a position of prompt_logprobs is none, or lists more than {_MOST_LISTED} candidates")
     return {id_: each.logprob for id_, each in checked("prompt_logprobs", _candidates, row).items()}
 
 
 def read_answer(body: bytes, request: GenerateRequest) -> Scored:
-    """The answer to a request. Raises MalformedError for another shape or length, other tokens, impossible numbers."""
+    """The answer to a request. Raises MalformedError if its shape, length, tokens or numbers cannot be right."""
     answer = parse(_Answer, body)
     read, scored, written = answer.prompt_tokens, answer.prompt_logprobs or [], answer.generated
     length = request.length or max(read, len(request.ids))
     if read != length or (request.drafted and len(scored) != length) or len(written) > request.tokens:
-        told = f"{read} tokens were read, {len(scored)} scored and {len(written)} generated"
-        raise MalformedError(f"{told}, of {length} and {request.tokens}")
+        found = f"{read} tokens were read, {len(scored)} scored and {len(written)} generated"
+        raise MalformedError(f"{found}, of {length} and {request.tokens}")
     drafted = request.ids[len(request.ids) - request.drafted :]
     listed = [_listed(row) for row in scored[length - request.drafted :]] if drafted else []
     if not all(token in row for token, row in zip(drafted, listed, strict=True)):
@@ -206,9 +207,9 @@ def read_answer(body: bytes, request: GenerateRequest) -> Scored:
 
 
 def data_url(samples: npt.NDArray[np.float32], rate: int) -> str:
-    """Mono samples [n] of full scale 1.0 at `rate` Hz as a `data:` address that holds them without loss.
+    """Mono samples [n] of full scale 1.0 at `rate` Hz as a `data:` URL, without loss.
 
-    FLAC if they are numbers of 16 bits, as in a 16-bit recording at this rate; else WAV of 32-bit floats.
+    FLAC if they fit 16 bits, as in a 16-bit recording at this rate; else WAV of 32-bit floats.
     """
     scaled = samples * np.float32(1 << 15)  # a power of two: exact
     whole, buffer = scaled.astype(np.int16), BytesIO()

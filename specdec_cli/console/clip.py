@@ -1,4 +1,4 @@
-"""What stands around the rounds of a clip: file, models, settings and signs above them, what they came to below."""
+"""The lines around the rounds of a clip: file, models, settings and signs above them, flags and totals below."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def labelled(label: str, body: Text, style: str = DIM) -> Prose:
 
 
 def name(clip: Started) -> str:
-    """The file; of one of its pieces, which."""
+    """The name of a clip: its file, or the number of the piece."""
     return clip.file if clip.piece is None else f"piece {clip.piece + 1} of {clip.pieces}"
 
 
@@ -80,7 +80,7 @@ def prefill_line(event: Prefill) -> Prose:
 
 
 def flagged(flags: Iterable[Flag]) -> str:
-    """In words, what is wrong with a caption."""
+    """The flags of a caption, in words."""
     return "; ".join(FLAG_WORDS[flag] for flag in flags)
 
 
@@ -90,7 +90,7 @@ def count_flags(flags: Mapping[Flag, int]) -> str:
 
 
 def summary(clip: Started, rounds: Sequence[Round], event: Finished, text: EventText) -> Iterator[tuple[str, Text]]:
-    """What a clip came to, each line under a name: its flags, classes and figures, then the totals."""
+    """Label and text of each line below a clip: its flags, classes and figures, then the totals."""
     if text.flags:
         yield "flags", Text(flagged(text.flags), BAD)
     if text.labels is not None:
@@ -130,7 +130,7 @@ def _totals(rounds: Sequence[Round], event: Finished, mode: Mode) -> Iterator[tu
 
 
 def _verified(escalated: int, rounds: int, mode: Mode) -> str:
-    """In words, how much the cloud had to do with it."""
+    """In words, how many of the rounds the cloud verified."""
     if mode in ("edge", "cloud"):
         return f"the {mode} generated every token"
     if not escalated:

@@ -21,7 +21,7 @@ _BAR: Final = 20  # cells, where there is room
 
 
 class StatusLine:
-    """What is going on and for how long, a bar, and facts, below all that was printed.
+    """One line below all that was printed: what is going on and for how long, a bar, and facts.
 
     Nothing else is ever redrawn, so a display fits any terminal, survives being resized and leaves all it printed in
     the scroll-back. With `drawn` False nothing is drawn at all.
@@ -37,7 +37,7 @@ class StatusLine:
         self.bar: tuple[float, int | None] | None = None  # how much of how much is done
 
     def open(self, state: str) -> None:
-        """Begin to show that this is going on."""
+        """Show `state` as what is going on from now on."""
         self.close()
         self.state, self._since, self.facts, self.bar = state, self._clock(), (), None
         if self._drawn:
@@ -61,7 +61,7 @@ class StatusLine:
             self._live.refresh()
 
     def render(self) -> RenderableType:
-        """All of it on one line of the terminal's present size."""
+        """The line, in the terminal's present width."""
         width = self._console.width - 1
         timed = [clean(self.state), f"{self._clock() - self._since:.1f} s"] if self.state else []
         facts = Text(DOT.join([*timed, *self.facts]), no_wrap=True, overflow="ellipsis")

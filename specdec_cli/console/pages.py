@@ -55,7 +55,7 @@ _TIMES: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | float | None
 
 
 def comparison_page(found: Comparison, width: int) -> Iterator[RenderableType]:
-    """What it comes to, the figures, and the captions of the first clips where they differ."""
+    """The headline, the figures, and the captions of the first clips where they differ."""
     about = [count(len(found.clips), "clip"), seconds(found.audio_s), found.language]
     about += [f"references of {found.references_found}"] if found.references_found is not None else []
     about += filter(None, [tables.about_references(found)])
@@ -124,7 +124,7 @@ def marked(caption: str, base: str) -> Text:
 
 
 def tuning_page(found: Tuning, _: int) -> Iterator[RenderableType]:
-    """What it comes to, and the settings that were run, gate by gate."""
+    """The recommendation, and the settings that were run, gate by gate."""
     about = [count(found.clips, "clip"), f"{found.confirmed_on} of them for confirmation, split by {found.split_by}"]
     about += [f"references of {found.references_found}"] if found.references_found is not None else []
     about += filter(None, [tables.about_references(found)])
@@ -144,8 +144,8 @@ def tuning_page(found: Tuning, _: int) -> Iterator[RenderableType]:
         table.add_row(label, *cells[: len(figures)])
     yield table
     note = (
-        "blocks, clips, time: what the cloud got of the blocks, of the clips, and of cloud-only's time. Each setting "
-        "ran on clips that it was not chosen on. random escalates a fixed share of the blocks."
+        "blocks, clips, time: shares of the blocks, of the clips and of cloud-only's time that the cloud got. Each "
+        "setting ran on clips other than those on which it was chosen. random escalates a fixed share of the blocks."
     )
     yield Prose(Text(note, DIM), indent=1)
 
@@ -183,7 +183,7 @@ def _sentences(found: Tuning) -> Iterator[str | Text]:
 
 
 def calibration_page(found: CalibrationFound, _: int) -> Iterator[RenderableType]:
-    """How likely and how often right the classes are, before and after calibration."""
+    """How probable the classes are and how often they are right, before and after calibration."""
     kind = "speakers" if found.by_speaker else "clips"
     yield from (facts(f"{found.decisions} classes, {found.groups} {kind}"), Text())
     figures = ("captions", "right", "probability", "ECE", "calibrated", *(f"T {by}" for by in found.models))
@@ -202,14 +202,14 @@ def calibration_page(found: CalibrationFound, _: int) -> Iterator[RenderableType
         )
     yield from (table, Text())
     note = (
-        "ECE: expected calibration error, the mean distance between how likely and how often right, over ten bins. "
+        "ECE: expected calibration error, the mean distance of probability and share of right classes, over ten bins. "
         f"Calibrated: at the temperatures (T) of each model, fitted to other {kind}."
     )
     yield Prose(Text(note, DIM), indent=1)
 
 
 def bench_page(bench: Bench, width: int) -> Iterator[RenderableType]:
-    """Where and how it was measured, and what each contender costs."""
+    """The machine, the models and settings, and what each contender costs."""
     yield from _machine(bench)
     yield from (Text(), Text("Captions from the ready prompt to the last token: median and its 95% interval", STRONG))
     found = bench.contenders

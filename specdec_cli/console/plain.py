@@ -1,4 +1,4 @@
-"""What goes out in plain lines: captions and JSON, one a line, on stdout; errors with their hints on stderr."""
+"""Plain lines: captions and JSON on stdout, warnings, errors and their hints on stderr."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def console_on(*, stderr: bool = False) -> Console:
 
 
 def print_line(console: Console, line: Text, label: Text | None = None) -> None:
-    """Print a line, on a terminal in as many as it takes, beside its label."""
+    """Print a line beside its label; a terminal wraps it."""
     if console.is_terminal:
         console.print(Prose(line, label or Text(), label.cell_len + 1 if label else 0))
     else:
@@ -70,14 +70,17 @@ def write_line(line: str) -> None:
 
 
 def warn(sentence: str, console: Console | None = None) -> None:
-    """Print what is wrong and stops nothing on stderr."""
+    """Print a warning on stderr."""
     print_line(console or console_on(stderr=True), Text(clean(sentence)), Text("warning:", BAD))
 
 
 def print_error(
     error: SpecdecError, *, file: str | None = None, debug: bool = False, console: Console | None = None
 ) -> None:
-    """Print `error` and its hint on stderr, named after `file` unless it names it itself; its traceback if `debug`."""
+    """Print `error` and its hint on stderr, behind the name of its `file` unless the message has it.
+
+    `debug`: print its traceback, too.
+    """
     console = console or console_on(stderr=True)
     for row in "".join(traceback.format_exception(error)).splitlines() if debug else ():
         console.print(Text(clean(row), style=DIM), soft_wrap=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def show_counts(view: View, counts: Progress) -> None:
-    """A batch begins, or another of its recordings is done."""
+    """Shows how far a batch is, at its beginning and after each outcome."""
     place = f"{counts.done:,} of {counts.total:,}"
     left = [f"{seconds(counts.left_s)} left"] if counts.left_s is not None else []
     numbers = ((counts.failed, "failed"), (counts.degraded, "degraded"))
@@ -30,7 +30,7 @@ def show_counts(view: View, counts: Progress) -> None:
 
 
 def show_totals(view: View, counts: Progress, output: Path | None) -> None:
-    """A run is over: its totals, where its captions are, and how many lack the cloud or are flagged."""
+    """Shows the totals of a run, where its captions are, and how many are degraded or flagged."""
     kept = counts.captioned or counts.skipped
     line = Text(f"{counts.captioned:,} captioned")
     line.append(f" ({count(counts.pieces, 'piece')})" if counts.pieces > counts.captioned else "")
@@ -51,7 +51,7 @@ def show_totals(view: View, counts: Progress, output: Path | None) -> None:
 
 
 def show_warnings(view: View, counts: Progress) -> None:
-    """Warnings of clips that were not shown one by one, a line for each kind."""
+    """Shows warnings of clips that were not shown one by one, a line for each kind."""
     for number, first, files in counts.warnings.values():
         others = [file for file in files if file not in first]  # which most name themselves
         more = f" and {number - len(files):,} more" if number > len(files) else ""
@@ -60,7 +60,7 @@ def show_warnings(view: View, counts: Progress) -> None:
 
 
 def show_failures(view: View, counts: Progress, output: Path | None) -> None:
-    """The recordings without a caption, as many as were kept; the rest is in `output`, the transcripts."""
+    """Shows the recordings without a caption, as many as were counted by name; `output` has all."""
     for file, reason in counts.failures:
         view.failed(file, SpecdecError(reason))
     if more := counts.failed - len(counts.failures):

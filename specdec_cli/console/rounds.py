@@ -1,4 +1,4 @@
-"""The rounds of a run as they are printed: tokens with their figures, the gate's decision, what the cloud accepted.
+"""The rounds of a run as they are printed: tokens with their figures, the gate's decision, the cloud's verdict.
 
 A draft that is gated as a whole is shown clause by clause, other blocks as they are.
 """
@@ -44,7 +44,7 @@ from specdec_cli.transcript.updates import ClaimsIn
 from specdec_cli.types import LOW_IS_UNSURE, Claim
 
 LABEL: Final = 8
-"""Cells before the tokens of a row: for the names of figures, of which a longer one is cut."""
+"""Cells before the tokens of a row, for the names of figures; a longer name is cut."""
 _WIDEST: Final = 110
 _MOST_TOKENS: Final = 8  # of a row
 _EOS = re.compile(r"<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|</s>|<eos>")
@@ -59,9 +59,9 @@ _OWN_FIGURES: Final = {
     "logprob": "log-probability, nats",
     "class-entropy": "entropy over classes, nats",
 }
-"""Gates that look at another figure than entropy, and what it is."""
+"""Gate whose figure is not the entropy -> what its figure is."""
 _WITHOUT_FIGURE = ("always", "loop", "refusal", "language", "sound")
-"""Reasons to escalate that no figure of the gate decides."""
+"""Reasons to escalate other than the gate's figure."""
 _REASONS: Final = {"sound": "the draft contradicts the sound"}
 
 
@@ -76,7 +76,7 @@ class TokenCell:
 
     @property
     def width(self) -> int:
-        """With the space before it."""
+        """Cells of the token, with the space before it."""
         return 1 + max(text.cell_len for text in (self.word, *self.figures))
 
 
@@ -147,7 +147,7 @@ def _divided(cells: Sequence[TokenCell], width: int, by_clause: bool) -> Iterato
 
 
 def figure_names(settings: Mapping[str, object]) -> tuple[str, ...]:
-    """What stands under each word: entropy, and the gate's own figure where the gate looks at another."""
+    """The figures under each word: its entropy, and the gate's figure if that is another one."""
     gate = str(settings.get("gate"))
     return ("entropy", gate) if gate in _OWN_FIGURES else ("entropy",)
 
@@ -159,7 +159,7 @@ def threshold_of(settings: Mapping[str, object], *, waking: bool = False) -> flo
 
 
 def figures_legend(settings: Mapping[str, object]) -> str:
-    """What stands under the words, and which of them the gate alone would escalate."""
+    """A legend: which figures stand under the words, and what marks a token that crosses the threshold."""
     gate = str(settings.get("gate"))
     own = [f"{gate}: {_OWN_FIGURES[gate]}"] if gate in _OWN_FIGURES else []
     return "; ".join(["entropy of each token, nats", *own, "!\xa0beyond the gate's threshold"])
@@ -173,7 +173,7 @@ def against_sound(claims: Sequence[Claim]) -> Text:
 
 
 def _fresh(claims: Sequence[Claim], known: set[tuple[str, str | None]]) -> list[Claim]:
-    """Claims that could be checked and are not among those known, which they join."""
+    """Claims that could be checked and are not in `known` yet; adds them to it."""
     found = [claim for claim in claims if claim.agrees is not None and (claim.attribute, claim.class_) not in known]
     known.update((claim.attribute, claim.class_) for claim in found)
     return found
@@ -182,9 +182,9 @@ def _fresh(claims: Sequence[Claim], known: set[tuple[str, str | None]]) -> list[
 def render_round(
     round_: Round, clip: Started, width: int, before: str = "", claims_in: ClaimsIn | None = None
 ) -> Iterator[RenderableType]:
-    """What is printed of one round of `clip` on a terminal of `width` cells.
+    """The lines of one round of `clip` on a terminal of `width` cells.
 
-    With `claims_in`, what the text claims of the sound stands under the row of tokens that claims it; `before` is the
+    `claims_in` finds the claims about the sound, which stand under the row of tokens that makes them; `before` is the
     text of the earlier rounds.
     """
     whole, drafted = bool(clip.settings.get("defer")), len(round_.draft_ids)
@@ -207,7 +207,7 @@ def render_round(
 
 
 def _outcome(round_: Round, clip: Started, wrong: Sequence[Claim]) -> Iterator[RenderableType]:
-    """Who wrote a round, and what the gate and the cloud made of it; `wrong` is what its draft claims wrongly."""
+    """The gate's decision and the cloud's verdict; `wrong`: claims of the draft that contradict the sound."""
     drafted = len(round_.draft_ids)
     if clip.mode in ("edge", "cloud"):
         own = round_.draft_ms if round_.verify_ms is None or clip.mode == "edge" else round_.verify_ms

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Status = Literal["ok", "warn", "fail"]
 Page = Callable[[int], Iterable[RenderableType]]
-"""The parts of a page, which stand below each other, in so many cells."""
+"""Width in cells -> the parts of a page, from top to bottom."""
 
 ONE_LINE: Final = 10_000
 """Cells in which each row of a table is one line."""
@@ -48,7 +48,7 @@ def item(sentence: str | Text) -> Prose:
 
 
 def facts(*parts: str) -> Prose:
-    """What a page is about."""
+    """A line of facts, such as the head of a page."""
     return Prose(Text(DOT.join(map(clean, parts)), DIM))
 
 
@@ -83,7 +83,7 @@ def _figure(cell: Cell) -> Text:
 
 
 def config_page(rows: Iterable[Sequence[object]], _: int) -> Iterator[RenderableType]:
-    """Settings, one a line: name, value as a file has it, origin, and what else is known."""
+    """Settings, one a line: name, value as in a file, origin, and meaning where it is given."""
     table = columns("", "", "", "")
     for name, value, *more in rows:
         written = value if isinstance(value, str) else show(value)

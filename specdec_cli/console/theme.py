@@ -20,7 +20,7 @@ _FATES: Final[dict[Fate, tuple[str, str]]] = {
     "cloud": ("", "cyan"),
     "run_on": ("»", "cyan"),
 }
-"""Of each fate of a token: the sign before a run of such tokens, and its style."""
+"""Fate of a token -> the sign before a run of such tokens, and their style."""
 SIGNS: Final = {fate: sign for fate, (sign, _) in _FATES.items()}
 STYLES: Final = {fate: style for fate, (_, style) in _FATES.items()}
 

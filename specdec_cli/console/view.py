@@ -1,4 +1,4 @@
-"""What a command shows on stderr: clips one after the other, or steps, and what is wrong with them."""
+"""What a command shows on stderr: clips one after the other, or steps; warnings and errors."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class View:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.form, self.failures = form, set[str]()  # recordings that failed
-        self.skips = list[Skips]()  # what files that were read leave out, for the end
+        self.skips = list[Skips]()  # of files that were read; shown at the end
         self.status = StatusLine(console, clock, drawn=form == "live")
         self._console, self._debug, self._clock = console, debug, clock
         self._in_rows = form in ("live", "rows")
@@ -94,13 +94,13 @@ class View:
             self.say(Text.assemble(f"loaded {clean(what)} ", (seconds(self._clock() - started), DIM)))
 
     def _watch(self, task: Download | Compilation, done: int) -> None:
-        """Show what takes long before it begins, and how far it is."""
+        """Show that a download or a compilation begins, and how far it is."""
         if done == 0:
             self.say(str(task))
         self.progress(done, task.total, [task.so_far(done)])
 
     def show(self, update: Update) -> None:
-        """Show one step of a run; the first is that a clip is `Started`."""
+        """Show an update of a run; the first one has the event `Started`."""
         event = update.event
         if isinstance(event, Started):
             self._clip, self._rounds = event, []
@@ -126,7 +126,7 @@ class View:
         self.status.refresh()
 
     def _heading(self, clip: Started) -> None:
-        """Of rows, models and settings only where they differ from the last clip's."""
+        """Begin a clip; in rows, with models and settings if they differ from those of the clip before."""
         if not self._in_rows:
             self.say(parts.place(clip))
             self._warn_once(clip)
@@ -150,7 +150,7 @@ class View:
                 self.warn(warning)
 
     def _finished(self, clip: Started, event: Finished, update: Update) -> None:
-        """Show what a clip came to."""
+        """End a clip with its caption, flags, classes and totals."""
         self.close()
         text, facts = update.text, list(parts.summary(clip, self._rounds, event, update.text))
         caption = [("caption", Text(paragraph(text.caption))), ("", Text())] if self.form == "live" else []
@@ -159,19 +159,19 @@ class View:
             self.say(f"{parts.name(clip)}: {'; '.join(f'{label} {body}' for label, body in facts)}")
         elif self.form == "errors":
             degraded = [] if event.degraded is None else [f"degraded: {event.degraded}"]
-            # a caption in ten contradicts the sound: the mark behind it says so, and a warning adds nothing
+            # a tenth of captions contradict the sound, and the mark behind each says so
             faults = parts.flagged(flag for flag in text.flags if flag != "contradicts")
             for warning in (*degraded, *filter(None, [faults])):
                 self.warn(f"{clip.file}: {warning}")
 
     def begin(self, steps: int) -> None:
-        """There are so many steps to take."""
+        """Show that a command begins to take this number of steps."""
         self.close()
         self._steps, self._taken, self._begun = steps, 0, self._clock()
         self.step("")
 
     def step(self, what: str) -> None:
-        """A step is about to be taken: show `12 of 400`, `3%`, `4.10 s`, `about 2 min 11 s left`."""
+        """Show `what` as the next step, beside `12 of 400`, `3%`, `4.10 s`, `about 2 min 11 s left`."""
         elapsed, done, total = self._clock() - self._begun, self._taken, self._steps
         facts = [f"{done:,} of {total:,}", f"{100 * done // max(total, 1)}%", seconds(elapsed)]
         if 0 < done < total:
@@ -179,7 +179,7 @@ class View:
         self.progress(done, total, facts, what)
 
     def advance(self) -> None:
-        """A step was taken."""
+        """Count a step as taken."""
         self._taken += 1
         self.step("")
 
@@ -195,19 +195,19 @@ class View:
             self.say(", ".join(facts))
 
     def listening(self, level_dbfs: float) -> None:
-        """Sound of this level came from the microphone."""
+        """Show the level of sound from the microphone."""
         if not self.status.is_open:
             self.status.open("listening")
         self.status.facts = [f"{level_dbfs:.0f} dBFS" if level_dbfs > _SILENT_DBFS else "no sound"]
 
     def stopping(self, what: str) -> None:
-        """The user wants it to end: show `what` is done first. Called in a signal handler: nothing buffered is used."""
+        """Show `what` is done before the command ends. A signal handler calls it, so it writes unbuffered."""
         self._ending = self.status.state = f"{what} (Ctrl-C again stops at once)"
         if self.form != "live":
             os.write(sys.stderr.fileno(), f"{self._ending}\n".encode())
 
     def say(self, sentence: str | Text, *, good: bool = True) -> None:
-        """Show something that is no error; `good`: nor a warning."""
+        """Show a sentence; `good`: it is no warning."""
         line = sentence if isinstance(sentence, Text) else Text(clean(sentence))
         if self._in_rows:
             self._print(Prose(line, Text.assemble(" ", (OK, GOOD) if good else (WARN, NOTICE)), indent=3))
@@ -215,11 +215,11 @@ class View:
             print_line(self._console, Text(line.plain))
 
     def warn(self, sentence: str) -> None:
-        """Show what is wrong with results that are kept."""
+        """Show a warning, in every form."""
         warn(sentence, self._console)
 
     def tell_skips(self) -> None:
-        """Show what was left out of the files that were read, or changed, once."""
+        """Show once what was left out of the files that were read, or changed."""
         for skips in self.skips:
             for sentence in skips.sentences():
                 self.warn(sentence)
@@ -230,7 +230,7 @@ class View:
         print_line(self._console, Text(clean(sentence)), Text("hint:", DIM))
 
     def failed(self, file: str, error: SpecdecError) -> None:
-        """A recording could not be used; the next one may follow."""
+        """Show why a recording failed; another one may follow."""
         self.failures.add(file)
         if self._clip is not None:
             self.close()
@@ -238,7 +238,7 @@ class View:
         print_error(error, file=file, debug=self._debug, console=self._console)
 
     def conclude(self, sentence: str | Text, *, good: bool = True) -> None:
-        """Show what it all came to, set apart from the rows of clips."""
+        """Show a sentence at the end, set apart from the rows of clips."""
         self.close()
         if self._clip is not None:
             self._space()

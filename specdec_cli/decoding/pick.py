@@ -7,6 +7,7 @@ float32, which holds token ids below 2^24 exactly.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from specdec_cli.errors import ScoresError
@@ -118,7 +119,7 @@ def readings(
     return found
 
 
-def named(ids: list[float], probabilities: list[float]) -> Candidates:
+def named(ids: Sequence[float], probabilities: Sequence[float]) -> Candidates:
     """The most likely tokens of a row, as records hold them: the best, and others of at least `LEAST_PROBABILITY`."""
     pairs = enumerate(zip(ids, probabilities, strict=True))
     return tuple((int(id_), round(p, 5)) for place, (id_, p) in pairs if place == 0 or p >= LEAST_PROBABILITY)

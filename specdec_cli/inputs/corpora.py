@@ -18,7 +18,7 @@ _CUTS: Final = ("MixedCut", "PaddingCut")  # without a recording of their own
 
 
 def kaldi(scp: Path, skips: Skips) -> Iterator[Entry]:
-    """The utterances of a data folder: wav.scp, and segments, text and utt2spk where they are; commands never run."""
+    """The utterances of a data folder: wav.scp, with segments, text and utt2spk where they are. It runs no command."""
     recordings: dict[str, tuple[str, str]] = {}
     for place, name, file in _pairs(scp):
         if name in recordings:
@@ -48,7 +48,7 @@ def kaldi(scp: Path, skips: Skips) -> Iterator[Entry]:
 
 
 def _pairs(path: Path) -> Iterator[tuple[str, str, str]]:
-    """Place, first word and rest of each line of a file, which may be absent unless it is wav.scp."""
+    """Place, first word and rest of each line of a file. Files other than wav.scp may be absent."""
     if path.suffix != ".scp" and not path.exists():
         return
     for number, line in enumerate(read_text(path).split("\n"), 1):

@@ -75,7 +75,7 @@ class Cuts:
         return cls(path, skips, named, of_all)
 
     def expect(self, recordings: Iterable[str]) -> None:
-        """Takes the paths of all recordings, see `ByRecording`."""
+        """Takes the paths of all recordings; see `ByRecording.expect`."""
         (self._files or self._named).expect(recordings)
 
     def of(self, recording: str) -> tuple[Cut, ...]:
@@ -108,11 +108,9 @@ class Cuts:
 
 
 def _read(path: Path, skips: Skips) -> list[Entry]:
-    read = _READERS.get(path.suffix) or _READERS.get(path.suffix.lower())
-    if read is None and ending(path) in _TABLES:
-        read = _table  # packed
+    read = _READERS.get(ending(path))
     if read is None:
-        other = next((f"{way} " for endings, way in _CONVERTED.items() if path.suffix.lower() in endings), "")
+        other = next((f"{way} " for endings, way in _CONVERTED.items() if ending(path) in endings), "")
         message = f"{path} is no file of cuts that can be read: its ending is {show(path.suffix)}."
         raise ReferencesError(message, hint=f"{other}Read are {', '.join(_READERS)}, and folders of such files.")
     found = list(read(path, skips))
@@ -125,7 +123,7 @@ def _read(path: Path, skips: Skips) -> list[Entry]:
 def _closed(entries: Sequence[Entry], skips: Skips) -> Iterator[tuple[Entry, Cut]]:
     """Every entry with its cut; one without an end lasts until the next one of its recording begins.
 
-    Texts and speakers that are no UTF-8 are left out; what they are in is unknown.
+    Texts and speakers that are not UTF-8 are left out, since their encoding is unknown.
     """
     starts: defaultdict[str | None, list[float]] = defaultdict(list)
     if any(entry.end_s is None for entry in entries):
@@ -140,14 +138,14 @@ def _closed(entries: Sequence[Entry], skips: Skips) -> Iterator[tuple[Entry, Cut
         end_s = after[entry.file][start_s] if entry.end_s is None else entry.end_s
         speaker, text = entry.speaker, entry.text
         if not (decoded(speaker or "") and decoded(text or "")):
-            skips.change(entry.place, "what it says is no UTF-8 text, so that only its times count: save it as UTF-8")
+            skips.change(entry.place, "its text is not UTF-8, so only its times count: save it as UTF-8")
             speaker, text = (said if decoded(said or "") else None for said in (speaker, text))
         yield entry, Cut(start_s, end_s, speaker, text, entry.place, entry.channel)
 
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Looks for no cycles of garbage meanwhile: rows by the million make none, and a third of the time goes on it."""
+    """Switches the garbage collector off: rows by the million make no cycles, and it takes a third of the time."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -158,9 +156,9 @@ def _uncollected() -> Iterator[None]:
 
 
 def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
-    """SPEAKER lines; names may hold blanks, which the format does not have room for and tools write all the same.
+    """The cuts of SPEAKER lines. Names may hold blanks: the format forbids them, and tools write them.
 
-    Channels count only where the file names others than the first, which most tools write for any recording.
+    Most tools write channel 1 for any recording, so channels count only in files that name others.
     """
     found, where = list[Entry](), f"{path}, line "
     for number, line in enumerate(read_text(path, lenient=True).split("\n"), 1):
@@ -184,7 +182,10 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
         speaker = " ".join(names).strip('"')
         if (part := span(place, skips, required_moment(start), length=required_moment(length))) is not None:
             name, known = " ".join(fields[1 : gap - 3]).strip('"'), None if speaker in _NO_NAMES else speaker
-            found.append(Entry(place, name, None, known, None, None, None, *part, channel_from_1(channel)))
+            start_s, end_s = part
+            found.append(
+                Entry(place, name, speaker=known, start_s=start_s, end_s=end_s, channel=channel_from_1(channel))
+            )
     apart = {entry.file for entry in found if entry.channel}
     for entry in found:
         yield entry if entry.file in apart or entry.channel is None else entry._replace(channel=None)
@@ -236,15 +237,13 @@ _CONVERTED: Final = {
     (".ctm", ".stm", ".lab", ".mlf"): "Write it as a table with the columns file, start, end, speaker, text.",
 }
 _RECORDINGS: Final = ("recordingid", "clip", "clipid", "uri")
-_TABLES: Final = (*JSON, ".csv", ".tsv")
 _READERS: Final[dict[str, Callable[[Path, Skips], Iterator[Entry]]]] = {
     ".rttm": _rttm,
-    ".TextGrid": textgrid,
     ".textgrid": textgrid,
     ".eaf": eaf,
     ".srt": subtitles,
     ".vtt": subtitles,
     ".txt": _labels,
-    **dict.fromkeys(_TABLES, _table),
+    **dict.fromkeys((*JSON, ".csv", ".tsv"), _table),
 }
 """Ending of a file of cuts -> what reads it."""

@@ -1,4 +1,4 @@
-"""One parsed row of any table: which recording or part of it, who speaks, what is said, under every usual name."""
+"""Rows of any table as entries: which recording or part of it, who speaks, what is said, under every usual name."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ CLIPS: Final = (
 )
 """Names that a recording is recognised by, where a column has no paths."""
 _OF_MELD: Final = ("dialogueid", "utteranceid")
-"""Whose clips are called after these two, and whose times are those of the episode."""
+"""Columns of MELD: its clips are called after both, and its times count in the episode."""
 _OF_IEMOCAP: Final = re.compile(r"Ses\d\d[FM]_\w+_[FM]X?\d{3}")
-"""What clips of IEMOCAP are called, whose published times are those of the dialogue that they were cut from."""
-_LOOKED_AT: Final = 100  # rows
+"""Names of clips of IEMOCAP. Its published times count in the dialogue that a clip was cut from."""
+_LOOKED_AT: Final = 100  # rows in which names of IEMOCAP are looked for
 IDS: Final = ("id", "uttid", "utteranceid", "segmentid")
 SPEAKERS: Final = (
     *("speaker", "speakerid", "speakername", "spk", "spkid", "spkr", "spkrid", "speakerlabel", "clientid"),
@@ -56,14 +56,14 @@ _WHOLE: Final = re.compile(r"\d+")
 _WHOLE_TIME: Final = re.compile(r"(\d{1,15})(?:\.0+)?")  # also as pandas writes a column with gaps
 _UNREAD: Final = re.compile(r"(?:start|begin|onset)(?:in|time)?(?:samples?|frames?|index)")
 _LONG: Final = 400.0
-"""Whole numbers without a unit, half of them this far apart, are milliseconds: no model reads as many seconds."""
+"""Median length from which whole numbers without a unit are milliseconds: no model takes so many seconds."""
 _NONE: Final = frozenset({"", "na", "n/a", "nan", "nat", "none", "null", "<na>", "-"})
 _NOBODY: Final = _NONE | {"unknown"}
 _NAMED_CHANNELS: Final = {"left": 0, "l": 0, "a": 0, "right": 1, "r": 1, "b": 1}
 
 
 class Entry(NamedTuple):
-    """One row; None where the table does not say."""
+    """One row of a table; None is what the table does not say."""
 
     place: str  # "clips.tsv, line 7"
     file: str | None = None  # path or name, as it is written
@@ -123,7 +123,7 @@ class Columns:
         """The rows that can be read, each with its part."""
         if self.of_dialogues:
             skips.note(
-                f"{self.table.path}: its clips are of IEMOCAP, whose times count in the dialogue: all of each clip"
+                f"{self.table.path}: its clips are of IEMOCAP, whose times count in the dialogue: clips are taken whole"
             )
             self.start = self.end = self.length = None
         elif self.start is None and (unread := next((name for name in self._by_name if _UNREAD.fullmatch(name)), None)):
@@ -176,7 +176,7 @@ class Columns:
                 lengths.append(int(last[1]) - (int(first[1]) if self.end else 0))
         if not lengths or median(lengths) < _LONG:
             return 1.0
-        skips.note(f"{self.table.path}: its times are whole numbers this far apart, so they are read as milliseconds")
+        skips.note(f"{self.table.path}: its times are long whole numbers, so they are read as milliseconds")
         return 0.001
 
     @cached_property
@@ -184,7 +184,7 @@ class Columns:
         return any(row.cell(self.channel) in (("0",), ("0.0",)) for row in self.table.rows)
 
     def _channel_of(self, place: str, value: str | None, skips: Skips) -> int | None:
-        """0-based. Where no row of the table names a channel 0, channels are counted from 1, as in RTTM."""
+        """The channel, 0-based. If no row of the table names a channel 0, its channels count from 1, as in RTTM."""
         if value is None or value.casefold() in _NONE:
             return None
         if value.casefold() in _NAMED_CHANNELS:
@@ -197,12 +197,12 @@ class Columns:
 
 
 def channel_from_1(value: str | None) -> int | None:
-    """The channel, 0-based, of a number that counts from 1, as in RTTM; None for all else."""
+    """The channel, 0-based, of a number from 1, as in RTTM; None for all else."""
     return int(value) - 1 if value and value.strip().isdecimal() and 0 < int(value[:5]) < 1000 else None
 
 
 def language_named(place: str, value: object, skips: Skips) -> Language | None:
-    """zh or en of "zh-CN", "cmn", "Mandarin", "English"; None for nothing, and counted for any other."""
+    """zh or en for "zh-CN", "cmn", "Mandarin", "English"; None for no language, and for others, which are counted."""
     if value is None or (folded := str(value).strip().casefold()) in _NONE:
         return None
     main = re.split(r"[-_ ]", folded)[0]
@@ -210,7 +210,7 @@ def language_named(place: str, value: object, skips: Skips) -> Language | None:
         return "zh"
     if main in ("en", "eng", "english", "英语", "英文"):
         return "en"
-    skips.change(place, f"captions come in zh and en, not in {show(value)}: in the run's language")
+    skips.change(place, f"captions are in zh or en, not in {show(value)}: the language of the run is taken")
     return None
 
 
@@ -242,7 +242,7 @@ def moment(value: object, scale: float = 1.0) -> float | str | None:
 
 
 def required_moment(value: object) -> float | str:
-    """A time as `moment` gives it, and the text itself also for what is not given, as "nan" is."""
+    """A time as by `moment`; for a time that is not given, such as "nan", the text itself."""
     return show(value) if (found := moment(value)) is None else found
 
 
@@ -254,7 +254,7 @@ def span(
 ) -> tuple[float | None, float | None] | None:
     """Start and end of the part that is meant, seconds: (None, None) for all of a recording, an end None for its end.
 
-    None: the part is no part, so that it is left out. An end counts before a length.
+    None: it is no part of a recording, and is left out. If there is an end, the length does not count.
     """
     if isinstance(start, str) or isinstance(end, str) or isinstance(length, str):
         wrong = next(each for each in (start, end, length) if isinstance(each, str))
@@ -282,6 +282,6 @@ def span(
 def pieces(
     place: str, skips: Skips, start: _Moment, end: _Moment = None, length: _Moment = None, **known: Any
 ) -> Iterator[Entry]:
-    """The entry of a part with what is `known` of it, or none if it is no part: see `span`."""
+    """The entry of a part, with the fields in `known`; no entry if it is no part: see `span`."""
     if (part := span(place, skips, start, end, length)) is not None:
         yield Entry(place, start_s=part[0], end_s=part[1], **known)

@@ -1,4 +1,4 @@
-"""Recordings by path: files, folders, patterns and lists, alike in all commands."""
+"""Recordings by path: files, folders, patterns and lists, as all commands take them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from specdec_cli.regular_files import POSIX, open_regular
 from specdec_cli.text import show
 
 _SOUND: Final = re.compile(rf"[^.].*\.({SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
-"""What a folder is searched for; a file that is named, or matched by a pattern, may have any name."""
+"""Names of recordings in a folder; a file that is named or matches a pattern may have any other."""
 _OTHERS: Final = {
     (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".scp"): ("a table", "To caption what it lists: --manifest {}"),
     (".rttm", ".srt", ".vtt", ".textgrid", ".eaf"): ("a file of cuts", "Name the recording, and --segment {}"),
@@ -61,11 +61,12 @@ class Paths:
                     seen.add(found.key)
                     yield found
 
-    def require_one(self) -> None:
-        """Raises ConfigError for folders that hold no recording; looks no further than the first."""
-        if next(iter(self), None) is None:
-            hint = "Search deeper with --recursive, or choose by name with a pattern, e.g. 'clips/*.dat'."
-            raise ConfigError(f"There are no recordings in {self.base}.", hint=hint)
+    def require_recordings(self) -> None:
+        """Raises ConfigError for a folder that holds no recording; looks no further than the first one of each."""
+        for path in self.paths:
+            if next(self._expand(path), None) is None:
+                hint = "Search deeper with --recursive, or choose by name with a pattern, e.g. 'clips/*.dat'."
+                raise ConfigError(f"There are no recordings in {os.path.abspath(path)}.", hint=hint)
 
     def _expand(self, path: str) -> Iterator[str]:
         if os.path.isdir(path):
@@ -160,7 +161,7 @@ def require_sounds(paths: Sequence[str]) -> None:
 
 
 def _other_way(path: str) -> tuple[str, str] | None:
-    """What a text is, by its beginning and the ending of its name, and how it is given; None for any other file."""
+    """What a text file is, by its beginning and its ending, and how to give it; None for any other file."""
     kind = os.path.splitext(path.lower().removesuffix(".gz"))[1]
     what, way = next((other for endings, other in _OTHERS.items() if kind in endings), ("", ""))
     head = b""
@@ -173,21 +174,18 @@ def _other_way(path: str) -> tuple[str, str] | None:
     return (what, way.format(path)) if what and is_text else None
 
 
-def find_recordings(
-    paths: Sequence[str], *, recursive: bool = False, limit: int | None = None, may_be_sound: bool = False
-) -> list[str]:
+def find_recordings(paths: Sequence[str], *, recursive: bool = False, limit: int | None = None) -> list[str]:
     """Paths of the recordings that a command line names; arguments and errors as in `Paths` and `with_list`.
 
     `limit`: most of them; None: all.
     """
-    given = with_list(paths, may_be_sound=may_be_sound)
-    for path in given:
-        Paths([path], recursive).require_one()
-    return [found.path for found in islice(Paths(given, recursive), limit)]
+    found = Paths(with_list(paths), recursive)
+    found.require_recordings()
+    return [recording.path for recording in islice(found, limit)]
 
 
 def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
-    """Every recording with its hash, and those left out because another one holds the same bytes.
+    """Every recording with its hash, and the copies that are left out.
 
     Returns:
         The recordings in order, unreadable ones with their error; and path -> path of its equal before it.
@@ -208,9 +206,9 @@ def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
 
 
 def all_unreadable(recordings: Iterable[InputFile]) -> dict[str, SpecdecError]:
-    """Path -> why it cannot be opened as audio, where none of the recordings can; else nothing.
+    """Path -> why it cannot be opened as audio, if no recording can be opened; else nothing.
 
-    It looks no further than the first that can, and decodes nothing.
+    It decodes nothing, and stops at the first recording that can be opened.
     """
     refused: dict[str, SpecdecError] = {}
     for recording in recordings:
@@ -218,7 +216,7 @@ def all_unreadable(recordings: Iterable[InputFile]) -> dict[str, SpecdecError]:
             with opened(recording.path) as file:
                 require_sound(recording.path, file)
             return {}
-        except Exception as error:  # also what a library makes of a header that lies
+        except Exception as error:  # also an error of a library about a header that lies
             refused[recording.path] = typed(error)
     return refused
 

@@ -37,7 +37,6 @@ class Manifest:
         return common_folder([os.path.dirname(key.path) for key in self.rows])
 
     def __iter__(self) -> Iterator[InputFile]:
-        """The recordings in order."""
         return iter(self.rows.values())
 
     @classmethod
@@ -63,7 +62,7 @@ class Manifest:
                 continue
             name = show(item.path) if item.id is None else f"the id {show(item.id)}"
             if (before := places.setdefault(item.id or item.key, entry.place)) != entry.place:
-                skips.leave_out(entry.place, f"{name} is that of {before} too")
+                skips.leave_out(entry.place, f"{name} is also that of {before}")
             else:
                 rows[item.key] = item
         skips.require_some(rows, f"{path} names no recordings.", "It needs a line for each.")
@@ -76,7 +75,7 @@ Inputs = Paths | Manifest
 
 
 def _listed(path: Path, skips: Skips) -> Iterator[Entry]:
-    """What a manifest lists, by what it holds."""
+    """The entries of a manifest: of Kaldi, Lhotse, or a table."""
     if path.suffix == ".scp" or (path / "wav.scp").exists():
         yield from kaldi(path if path.suffix == ".scp" else path / "wav.scp", skips)
     elif not isinstance(table := table_or_cuts(path, skips), Table):
@@ -91,7 +90,7 @@ def _listed(path: Path, skips: Skips) -> Iterator[Entry]:
 
 
 def _path(folder: Path, file: str) -> str:
-    """The path that a manifest in `folder` means, which may be a `file:` address, of a home folder, or of Windows."""
+    """The path of a recording in a manifest in `folder`: also of a `file:` address, below ~, or written by Windows."""
     if file.lower().startswith("file://"):
         file = unquote(urlsplit(file).path)
     if os.path.isabs(file) or is_url(file):
@@ -122,6 +121,14 @@ def _item(manifest: Path, entry: Entry) -> InputFile:
         until = "end" if end_s is None else f"{round(1000 * end_s):07d}"
         times = [] if start_s is None else [f"{round(1000 * start_s):07d}", until]  # milliseconds
         id_ = "-".join([Path(file).stem, *times, *([] if channel is None else [f"ch{channel + 1}"])])
-    path = _path(folder, file)
-    spoken = {"channel": channel, "speaker": entry.speaker, "text": entry.text}
-    return InputFile(path, id=id_, language=entry.language, prompt=entry.prompt, start_s=start_s, end_s=end_s, **spoken)  # type: ignore[arg-type]
+    return InputFile(
+        _path(folder, file),
+        id=id_,
+        language=entry.language,
+        prompt=entry.prompt,
+        start_s=start_s,
+        end_s=end_s,
+        channel=channel,
+        speaker=entry.speaker,
+        text=entry.text,
+    )

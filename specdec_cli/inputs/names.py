@@ -1,4 +1,4 @@
-"""Finding the rows of a table about a recording: by its path as far as the table gives one, then by its name alone."""
+"""Finds the rows of a table about a recording: by its path as far as the table gives one, then by its name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOUND_ENDINGS: Final = (
     r"3gp|aac|ac3|aif[cf]?|amr|au|avi|bwf|caf|flac|m4[abv]|mk[av]|mov|mp[1234]|mpe?ga?|nist|og[agv]|opus|rf64|snd|sp[hx]"
     r"|w64|wave?|webm|wma"
 )
-"""Pattern of the endings by which a folder is searched for recordings, and that a table may write or leave out."""
+"""Pattern of the endings of recordings: folders are searched for them, and tables may leave them out."""
 _ROOT: Final = 0
 _ENDING: Final = re.compile(rf"(.+)\.(?:{SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
 
@@ -52,7 +52,7 @@ class ByRecording(Generic[_Item]):
         self._whole[node].append(name)
 
     def expect(self, recordings: Iterable[str]) -> None:
-        """Takes the paths of all recordings: a name or path that two of them share is not enough to find one by."""
+        """Takes the paths of all recordings: a name or path that two of them share finds neither."""
         for recording in set(recordings):
             way = _from_root(recording)
             self._called[way[0]] += 1
@@ -88,7 +88,7 @@ class ByRecording(Generic[_Item]):
         return node, shared, whole
 
     def _of_ending(self, recording: str, names: Sequence[str]) -> list[_Item]:
-        """The items of the very name, and of that without an ending; else of the only other ending."""
+        """The items of the name as it is or without its ending; else those of its only other ending."""
         last = parts_of(recording)[-1]
         lasts = {name: parts_of(name)[-1] for name in names}
         found = [name for name in names if lasts[name] in (last, _stem(last))]

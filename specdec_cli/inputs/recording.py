@@ -1,4 +1,4 @@
-"""A recording as a command is given it."""
+"""A recording, as the command line or a manifest names it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Key(NamedTuple):
-    """What a recording is recognised by in an output, from one run to the next."""
+    """Identifies a recording in an output, from one run to the next."""
 
     path: str  # absolute, however it was given
     id: str | None  # of the clip in its manifest
@@ -34,10 +34,10 @@ class InputFile:
 
     path: str  # as given, or found in a folder that was; to be opened from the working directory
     sha256: str | None = None  # of its bytes, hexadecimal; None where it was not read, or could not be
-    error: AudioError | None = None  # why it could not
+    error: AudioError | None = None  # why it could not be read
     id: str | None = None  # of its row in a manifest
-    language: Language | None = None  # of its own; None: that of the run
-    prompt: str | None = None  # likewise
+    language: Language | None = None  # of its row in a manifest; None: that of the run
+    prompt: str | None = None  # the same of its instruction
     start_s: float | None = None  # the part of the recording that is meant, seconds; None: all of it,
     end_s: float | None = None  # or to its end
     channel: int | None = None  # of the recording, 0-based; None: as the settings say
@@ -46,7 +46,7 @@ class InputFile:
 
     @property
     def key(self) -> Key:
-        """What it is recognised by."""
+        """What identifies it."""
         return Key.of(self.path, self.id)
 
     @property
@@ -63,7 +63,7 @@ class InputFile:
         return None
 
     def content_of(self, error: SpecdecError) -> str | None:
-        """Hex digest of its bytes where the error says that nothing in them can be described; None elsewhere."""
+        """Hex digest of its bytes if the error says that they hold nothing to describe; else None."""
         return self.content() if type(error) is AudioContentError else None
 
     def language_and_prompt(self, config: Config) -> tuple[Language, str]:

@@ -1,4 +1,4 @@
-"""What a table or a file of cuts holds and a command leaves out or changes: counted, for one sentence at the end."""
+"""Entries of tables and cuts that a command leaves out or changes, counted for one sentence at its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from specdec_cli.errors import ReferencesError
 
 _NAMED: Final = 3
-_HINT: Final = "Mend it, or leave out --strict, which refuses what is otherwise left out and counted."
+_HINT: Final = "Correct it, or leave out --strict, which refuses what is otherwise left out and counted."
 
 
 @dataclass(slots=True)
@@ -18,7 +18,7 @@ class Skips:
     Attributes:
         strict: the first one raises ReferencesError instead.
         left_out, changed: numbers of entries.
-        notes: how a file was understood where it could have been understood otherwise.
+        notes: how files were read that can be read in several ways.
     """
 
     strict: bool = False
@@ -39,7 +39,7 @@ class Skips:
         self._keep(self._first_changed, place, reason)
 
     def note(self, sentence: str) -> None:
-        """Keeps a sentence on how a file was understood, once."""
+        """Keeps a sentence on how a file was read, once."""
         if sentence not in self.notes:
             self.notes.append(sentence)
 

@@ -1,4 +1,4 @@
-"""Cues of SRT and WebVTT as programs write them, also with blank lines inside of a cue and lines that come again."""
+"""Cues of SRT and WebVTT as programs write them, also with blank lines inside a cue and with repeated lines."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ _BLOCK: Final = re.compile(r"(NOTE|STYLE|REGION)\b")
 def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
     """The cues; a speaker is the voice of a cue, or what stands as `[NAME]: ` at its beginning.
 
-    Formats: https://www.w3.org/TR/webvtt1/; of SRT there is none. Where the words of cues have times of their own, as
-    YouTube writes them, every line comes in several cues, of which the first counts.
+    Source: https://www.w3.org/TR/webvtt1/; SRT has no specification. In captions of YouTube, whose words have times of
+    their own, every line comes in several cues; the first one counts.
     """
     text = read_text(path, lenient=True)
     if VTT_NOTE in text.splitlines()[:4]:
@@ -64,7 +64,7 @@ def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
 
 
 def _own_vtt(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
-    """The cues of a WebVTT of specdec: they say how somebody speaks, and the comments above them what they say."""
+    """The cues of a WebVTT of specdec: cues say how somebody speaks, the comments above them what is said."""
     said = channel = None
     lines = iter(enumerate(text.splitlines(), 1))
     for number, line in lines:
@@ -93,12 +93,11 @@ def _own_srt(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
 
 
 def _cues(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
-    """Every cue."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     web, rolls, repeated = lines[0].startswith("WEBVTT"), _TIMED.search(text) is not None, 0
     starts = [number for number, line in enumerate(lines) if _LIKE_ARROW.match(line)]
     if web and (place_in_stream := _IN_STREAM.search(text)):
-        skips.note(f"{path}: its times are taken as they are, also if {place_in_stream[0]} moves them in its stream")
+        skips.note(f"{path}: its times are taken as they are, though {place_in_stream[0]} may move them")
     shown: list[str] = []
     for at, until in zip(starts, [*starts[1:], None], strict=False):
         place, times = f"{path}, line {at + 1}", _ARROW.fullmatch(lines[at])
@@ -133,7 +132,6 @@ def _moment(time: str) -> float | str | None:
 
 
 def _spoken(place: str, text: str, skips: Skips) -> tuple[str | None, str | None]:
-    """Speaker and text of a cue."""
     prefix = _PREFIX.match(text) or _NUMBERED.match(text)
     voices = _VOICE.findall(text)
     if len({*voices}) > 1:

@@ -1,4 +1,4 @@
-"""Rows of a table (TSV, CSV, JSON or JSON lines) as text by column, each with its place, and what their cells hold."""
+"""Tables (TSV, CSV, JSON or JSON lines): rows with their places, and the texts in their cells."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ Object = tuple[str, dict[str, Any]]  # the place of an item or a line of JSON, a
 Cell = tuple[str, ...]  # what a cell holds: nothing, one text, or (in JSON) a list of them
 
 MOST_BYTES: Final = 256 << 20
-"""Of a table, a manifest or a file of cuts, unpacked."""
+"""Largest table, manifest or file of cuts, unpacked."""
 MOST_ROWS: Final = 2_000_000
-"""Of a table: they take some hundred times the room of the shortest rows in the file."""
+"""Most rows of a table: in memory a row takes some hundred times the bytes of the shortest one in a file."""
 JSON: Final = (".json", ".jsonl", ".ndjson")
 _SEPARATED: Final = (".tsv", ".tab", ".csv")
 _OBJECTS: Final = 'Write a list of objects: [{"file": ..., "caption": ...}, ...], or an object on each line.'
 _LISTS: Final = ["segments", "utterances", "chunks", "diarization", "transcription", "audio_segments", "sentence_info"]
-"""Under which Whisper and WhisperX, AssemblyAI and Deepgram, transformers, pyannote, whisper.cpp, Amazon and FunASR
-list what was said."""
+"""Keys of the list of what was said: of Whisper and WhisperX, AssemblyAI and Deepgram, transformers, pyannote,
+whisper.cpp, Amazon and FunASR."""
 _WITHIN: Final = ("output", "results")  # of the services of pyannoteAI, and of Deepgram and Amazon
 _NO_TABLES: Final = {
     (".txt", ".list", ".lst", ".m3u"): "A list of paths is given on stdin: specdec batch - < FILE.",
@@ -43,7 +43,7 @@ _MOST_LINES: Final = 100  # of a quoted cell
 OWN_COLUMNS: Final = (
     *("name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "error"),
 )
-"""The first columns of a table that specdec exported, which tell it from others however it was edited since."""
+"""The first columns of a table that specdec exported: they identify it, also after edits."""
 _FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)('*[=+\-@\t\r])")
 """What begins a formula in a cell, or in a part of one that `;` or a tab would make a cell."""
 _NO_FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)'('*[=+\-@\t\r])")
@@ -91,7 +91,7 @@ class Table:
 
 
 def ending(path: Path) -> str:
-    """The ending of a name that stands for a format, in lower case, without the .gz of a packed one."""
+    """The ending of a file's name in lower case, without .gz."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
@@ -199,7 +199,7 @@ def _lines(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, Any]]:
 
 
 def _row_of(place: str, value: Mapping[str, Any]) -> Row:
-    """The row that an object is; what one inside of it holds becomes `audio.path`, a pair of times two columns."""
+    """The row of an object: an object inside it becomes columns like `audio.path`, a pair of times two columns."""
     if "timestamp" not in value and not any(isinstance(content, dict) for content in value.values()):
         return Row(place, value)
     flat: dict[str, Any] = {}
@@ -216,7 +216,7 @@ def _row_of(place: str, value: Mapping[str, Any]) -> Row:
 def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
     """The rows of a text of separated cells; those whose cells are not as many as the columns are left out.
 
-    A record is ended where its quotes are even, so that an odd quote costs its own line and none behind it.
+    A record ends where its number of quotes is even, so that a stray quote costs its own line and no other.
     """
     lines = read_text(path, lenient=True).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     delimiter = "\t"
@@ -254,7 +254,7 @@ def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
 
 
 def as_cell(text: str) -> str:
-    """A text without what a spreadsheet would run as a formula: a ' stands in front, which reading takes away."""
+    """A text that no spreadsheet runs as a formula: a ' stands in front of one, which reading takes away."""
     return _FORMULA.sub(r"\1'\2", text)
 
 

@@ -61,8 +61,8 @@ def eaf(path: Path, skips: Skips) -> Iterator[Entry]:
 def _cuts(path: Path, tiers: Sequence[_Tier], skips: Skips) -> Iterator[Entry]:
     """Intervals of all tiers but those of words and sounds; equal ones of one speaker are one cut.
 
-    A tier is called like its speaker, or `ANN - text`; the labels of one called `speaker` are speakers. Captions say
-    how somebody speaks: of tiers called so, and of those about them, the intervals and what `text` holds are taken.
+    A tier is called like its speaker, or `ANN - text`; the labels of a tier `speaker` are speakers. Of a tier `caption`
+    only the intervals are taken, since its labels say how somebody speaks, and the texts in a tier `text` about it.
     """
     captioned, about = _captions(path, tiers, skips)
     yield from captioned
@@ -107,7 +107,7 @@ def _part(place: str, start: float | None, end: float | None, skips: Skips) -> _
 
 
 def _captions(path: Path, tiers: Sequence[_Tier], skips: Skips) -> tuple[list[Entry], set[str]]:
-    """The intervals of the tiers `caption` and `SPEAKER - caption`; and the names of all tiers that are about them."""
+    """The cuts of the tiers `caption` and `SPEAKER - caption`, and the names of all tiers about captions."""
     families = {tier.name: named for tier in tiers if (named := _CAPTIONS.fullmatch(tier.name))}
     said = {(tier.name, start, end): label for tier in tiers if families for start, end, label in tier.intervals}
     cuts = list[Entry]()
@@ -120,7 +120,8 @@ def _captions(path: Path, tiers: Sequence[_Tier], skips: Skips) -> tuple[list[En
             if (label.strip() or tier.empty_counts) and (part := _part(place, start, end, skips)) is not None:
                 text, channel = (said.get((f"{before}{kind}{number}", start, end)) for kind in ("text", "channel"))
                 who = tier.speaker or cell_text(named["speaker"])
-                cuts.append(Entry(place, None, None, who, cell_text(text), None, None, *part, channel_from_1(channel)))
+                cut = Entry(place, speaker=who, text=cell_text(text), channel=channel_from_1(channel))
+                cuts.append(cut._replace(start_s=part[0], end_s=part[1]))
     starts = tuple(named["before"] for named in families.values() if named["before"])
     about = {tier.name for tier in tiers if tier.name in families or tier.name.startswith(starts)}
     if any(named["before"] is None for named in families.values()):
@@ -130,7 +131,7 @@ def _captions(path: Path, tiers: Sequence[_Tier], skips: Skips) -> tuple[list[En
 
 
 def _says_more(tier: _Tier, places: Container[_Span]) -> bool:
-    """Whether a tier is about captions without a speaker: by its name, or as most of it stands where they do."""
+    """Whether a tier is about captions without a speaker: by its name, or because most of it has their times."""
     own = [(start, end) in places for start, end, label in tier.intervals if label.strip()]
     return _OF_CAPTIONS.fullmatch(tier.name) is not None or (bool(own) and 2 * sum(own) > len(own))
 
@@ -151,9 +152,9 @@ def _kind(tier: _Tier) -> tuple[str | None, str]:
 
 
 def _grid(path: Path, skips: Skips) -> Iterator[_Tier]:
-    """Values are numbers, quoted texts and flags between white space; all else (`xmin =`, `item [1]:`) is decoration.
+    """The tiers of a TextGrid. Numbers, quoted texts and flags between white space count, all else (`xmin =`) does not.
 
-    How many tiers and intervals a file says it has is not needed to read it.
+    Neither does the number of tiers and intervals that a file declares.
 
     Source: https://www.fon.hum.uva.nl/praat/manual/TextGrid_file_formats.html
     """
@@ -200,7 +201,7 @@ def _in_time_order(path: Path, values: Iterator[str], skips: Skips) -> Iterator[
 
 
 def _interval(kind: str, tier: _Tier, start: str, values: Iterator[str]) -> bool:
-    """Takes an interval, or a point, which is no cut; False: the file ends within it."""
+    """Adds an interval to a tier, or passes over a point; returns False if the file ends within it."""
     end = _number(next(values, "")) if kind == "IntervalTier" else None
     label = next(values, None)
     if label is not None and kind == "IntervalTier":
@@ -224,7 +225,7 @@ def _number(value: str) -> float | None:
 
 
 def _elan(path: Path) -> ElementTree.Element:
-    """Source: https://www.mpi.nl/tools/elan/EAF_Annotation_Format_3.0_and_ELAN.pdf."""
+    """The root of an ELAN document. Source: https://www.mpi.nl/tools/elan/EAF_Annotation_Format_3.0_and_ELAN.pdf."""
     text = _XML.sub("", read_text(path), count=1)
     try:
         if "<!" in text.split("<ANNOTATION_DOCUMENT")[0].replace("<!--", ""):
@@ -252,7 +253,7 @@ def _slots(path: Path, root: ElementTree.Element, skips: Skips) -> dict[str | No
 def _tiers_of(root: ElementTree.Element, times: Mapping[str | None, float | None]) -> Iterator[_Tier]:
     """The tiers of an ELAN document without a parent, and then what specdec attaches to them: texts and channels.
 
-    What is attached has the times of the annotation, and the speaker of the tier, that it is attached to in the end.
+    An attached annotation has the times of the topmost one that it refers to, and the speaker of the topmost tier.
     """
     tiers = list(root.iter("TIER"))
     speakers = {tier.get("TIER_ID"): cell_text(tier.get("PARTICIPANT")) for tier in tiers}

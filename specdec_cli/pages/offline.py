@@ -1,4 +1,4 @@
-"""Pages that fetch nothing: their templates, what they are made of, and the policy that keeps them so."""
+"""Pages that fetch nothing: templates, assets, and the policy by which browsers fetch nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specdec_cli.times import seconds
 
 
 def environment() -> Environment:
-    """For the templates in `assets/`; what they insert is escaped."""
+    """The environment of the templates in `assets/`; inserted values are escaped."""
     loader = PackageLoader("specdec_cli.pages", "assets")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}

@@ -1,4 +1,4 @@
-"""What a page plays and draws of a recording: compressed audio, the envelope of its waveform, its pitch curve."""
+"""The sound of a recording for pages: compressed audio, the envelope of its waveform, its pitch curve."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def pitch_columns(samples: Samples) -> tuple[float | None, ...]:
 
 
 def mp3(samples: Samples) -> bytes:
-    """Mono samples at 16 kHz as MP3 of `BIT_RATE`, which is this level of compression at this rate of samples."""
+    """Mono samples at 16 kHz as MP3 of `BIT_RATE`: at 16 kHz, that is libsndfile's compression level 0.74."""
     buffer = io.BytesIO()
     soundfile.write(buffer, samples, SAMPLE_RATE, format="MP3", bitrate_mode="CONSTANT", compression_level=0.74)
     return buffer.getvalue()

@@ -22,7 +22,7 @@ from specdec_cli.errors import (
 _KINDS: Final = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 _STATUS: Final = {
     ContextError: 400,
-    ScoresError: 400,  # of a model that passed its self-test: a request's settings banned all tokens
+    ScoresError: 400,  # the model passed its self-test, so the request's settings banned all tokens
     TooLongError: 413,
     AudioError: 400,
     ConfigError: 400,
@@ -32,7 +32,7 @@ _STATUS: Final = {
 
 
 class ApiError(HTTPException):
-    """A request that is not answered, as the API says it: a status, a sentence, the parameter, and a code."""
+    """The API's error: a status, a sentence, the parameter that is at fault, and a code."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ApiError(HTTPException):
 
     @classmethod
     def of(cls, error: BaseException) -> ApiError:
-        """What is answered where an error ends a request: specdec's sentence and hint."""
+        """The API's error for an error that ends a request, with specdec's sentence and hint."""
         if isinstance(error, cls):
             return error
         if isinstance(error, HTTPException):
@@ -63,6 +63,6 @@ class ApiError(HTTPException):
 
     @property
     def body(self) -> dict[str, dict[str, str | None]]:
-        """The answer's JSON."""
+        """The JSON of the answer."""
         kind = _KINDS.get(self.status_code, "invalid_request_error" if self.status_code < 500 else "server_error")
         return {"error": {"message": self.detail, "type": kind, "param": self.param, "code": self.code}}

@@ -1,4 +1,4 @@
-"""Requests between the loop that answers them and the thread that works for one: their bodies, and what is told."""
+"""The bodies of requests, read within a budget of memory, and the way of results from a thread to the event loop."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from specdec_cli.serve.limits import ServeLimits
 
 T = TypeVar("T")
 Submit = Callable[[Callable[[], None]], "Future[None]"]
-"""Lets a thread do something; it may raise HTTPException instead."""
+"""Runs a function in a thread. Raises HTTPException if no thread may be used."""
 
 
 class Body:
-    """The body of a request and what it has fetched, which count towards the budget of all until `release`."""
+    """The body of a request; with what the request fetches, it counts towards the budget of all until `release`."""
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies, self._size, self.content = bodies, 0, b""
-        self.came = time.perf_counter()  # when all of it was there
+        self.came = time.perf_counter()  # when the whole body had arrived
 
     def add(self, size: int) -> None:
-        """Counts so many bytes more. Raises HTTPException where they are too many."""
+        """Counts `size` more bytes. Raises HTTPException if they are too many."""
         self._size += size
         held, limits = self._bodies.add(size), self._bodies.limits
         if self._size > limits.body_bytes:
@@ -36,7 +36,7 @@ class Body:
             raise HTTPException(503, "the server holds as many bodies of requests as it may")
 
     def release(self) -> None:
-        """Takes it out of the budget: nobody holds it any longer."""
+        """Drops the content, which no longer counts towards the budget."""
         self._bodies.add(-self._size)
         self._size, self.content = 0, b""
 
@@ -49,13 +49,13 @@ class Bodies:
         self.held = 0  # bytes
 
     def add(self, size: int) -> int:
-        """Counts so many bytes more, or fewer; returns how many are held."""
+        """Counts `size` more bytes, fewer if it is negative; returns how many are held."""
         with self._lock:
             self.held += size
             return self.held
 
     async def read(self, request: Request) -> Body:
-        """The body of a request. Raises HTTPException."""
+        """The body of a request. Raises HTTPException if it is packed, too large or too slow."""
         if (coding := request.headers.get("content-encoding", "identity")) != "identity":
             head = {"Accept-Encoding": "identity"}
             raise HTTPException(415, f"a body in {coding[:40]} is not unpacked: send it as it is", head)
@@ -74,32 +74,32 @@ class Bodies:
         return body
 
 
-async def told(
+async def results(
     request: Request,
     bodies: Bodies,
     submit: Submit,
     work: Callable[[Body, threading.Event], Iterable[T]],
     limit_s: float,
 ) -> AsyncGenerator[T]:
-    """What a thread makes of a request, as it does.
+    """Yields the results of `work` on a request, which a thread of `submit` yields one after the other.
 
-    Closing this, or a client that leaves, sets the event that `work` is given: no further forward is to be made. The
-    body counts until the thread has ended, whoever has left. Raises what `work` raises, ClientDisconnect, and
-    HTTPException where nothing comes for `limit_s`.
+    `work` is given the body, and an event that is set when the client leaves or this generator is closed: then no
+    further forward is to be made. The body counts towards the budget until the thread has ended. Raises what `work`
+    raises, ClientDisconnect if the client leaves, and HTTPException if no result comes for `limit_s` seconds.
     """
     body, left = await bodies.read(request), threading.Event()
     loop, queue = asyncio.get_running_loop(), asyncio.Queue[T | BaseException | None]()
 
-    def tell(what: T | BaseException | None) -> None:
-        loop.call_soon_threadsafe(queue.put_nowait, what)
+    def put(result: T | BaseException | None) -> None:
+        loop.call_soon_threadsafe(queue.put_nowait, result)
 
     def run() -> None:
         for each in work(body, left):
-            tell(each)
+            put(each)
 
     def ended(done: Future[None]) -> None:
         body.release()
-        tell(ClientDisconnect() if done.cancelled() else done.exception())
+        put(ClientDisconnect() if done.cancelled() else done.exception())
 
     try:
         future = submit(run)
@@ -112,12 +112,12 @@ async def told(
     try:
         while True:
             async with asyncio.timeout(limit_s):
-                what = await queue.get()
-            if what is None:
+                result = await queue.get()
+            if result is None:
                 return
-            if isinstance(what, BaseException):
-                raise what
-            yield what
+            if isinstance(result, BaseException):
+                raise result
+            yield result
     except TimeoutError:
         raise HTTPException(503, f"the model did not answer within {limit_s:g} s") from None
     finally:

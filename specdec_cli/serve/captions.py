@@ -1,4 +1,4 @@
-"""What a server does with recordings: captions them, many at a time, as `specdec batch` does. Calls block."""
+"""Captions the recordings of requests, many at a time, as `specdec batch` does. Calls block."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.engine import encoders_and_threads
 from specdec_cli.run import Run
 from specdec_cli.serve.api_error import ApiError
-from specdec_cli.serve.clips import Forwards
+from specdec_cli.serve.clips import ServeEngine
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.requests import PREFIX
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.round import Round
 from specdec_cli.types import Mode, Token
 
-NAME: Final = "The recording"
-UNHEARD: Final = "The text of the messages was left out: these models follow the shipped instructions only."
-_VARIANTS: Final = 32  # settings that are kept ready
+NAME: Final = "The recording"  # in messages, in place of the path of a file that is gone
+IGNORED_TEXTS: Final = "The text of the messages was left out: these models follow the shipped instructions only."
+_VARIANTS: Final = 32  # captioners of different settings that are kept
 
 
 @dataclass(frozen=True, slots=True)
 class ServedPiece:
-    """A piece of a recording: its number and place, and what its prompt takes."""
+    """A piece of a recording: its number and place, and the tokens of its prompt."""
 
     index: int
     start_s: float
     end_s: float
     prompt_tokens: int
-    audio_tokens: int
+    audio_tokens: int  # placeholders in the prompt
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a request is told as it happens: a block of a piece, or the piece's transcript."""
+    """A step of a request: a block of a piece, or the piece's transcript."""
 
     piece: ServedPiece
-    text: str  # that the caption certainly gains
-    tokens: tuple[Token, ...]  # that were committed
+    text: str  # added to the caption; later blocks cannot change it
+    tokens: tuple[Token, ...]  # committed by the block
     made: Round | Transcript
 
 
@@ -60,17 +60,17 @@ class Captions:
     """Loaded models that caption recordings.
 
     Args:
-        captioner: in the configured mode.
+        captioner: of the configured mode.
         resolved: its configuration, which requests vary.
-        forwards: makes those of loaded models.
+        engine: makes the forwards of loaded models; None: all models are remote.
         room: clips that are decoded at a time.
     """
 
     def __init__(
-        self, captioner: Captioner, resolved: ResolvedConfig, limits: ServeLimits, forwards: Forwards | None, room: int
+        self, captioner: Captioner, resolved: ResolvedConfig, limits: ServeLimits, engine: ServeEngine | None, room: int
     ) -> None:
-        self.limits, self.loaded, self._resolved, self._forwards = limits, captioner, resolved, forwards
-        self._kept = lru_cache(_VARIANTS)(lambda settings: self._varied(json.loads(settings)))
+        self.limits, self.loaded, self._resolved, self._engine = limits, captioner, resolved, engine
+        self._captioner_of = lru_cache(_VARIANTS)(lambda settings: self._varied(json.loads(settings)))
         self._lock, self._most, self.under_way = threading.Lock(), room + limits.waiting, 0  # requests
         self._decoding, self._preparing = threading.Semaphore(room), threading.Semaphore(min(os.cpu_count() or 1, 4))
         models = captioner.pair.loaded
@@ -79,12 +79,12 @@ class Captions:
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """Those for which the models are loaded."""
+        """The modes for which all models are loaded."""
         alone = cast("tuple[Mode, ...]", tuple(self.loaded.config.models))
         return ("hybrid", "lossless", *alone) if len(alone) > 1 else alone
 
     def mode_of(self, model: str) -> Mode:
-        """The mode that a model's name stands for. Raises ApiError where it is not offered."""
+        """The mode that a model's name stands for. Raises ApiError if it is not offered."""
         for mode in self.modes:
             if model == PREFIX + mode:
                 return mode
@@ -92,7 +92,7 @@ class Captions:
         raise ApiError(404, f"There is no such model here. This server has {offered}.", "model", "model_not_found")
 
     def submit(self, work: Callable[[], None]) -> Future[None]:
-        """Lets a thread work for a request. Raises ApiError where too many wait."""
+        """Runs a request's work in a thread. Raises ApiError if too many requests wait."""
         with self._lock:
             if self.under_way >= self._most:
                 says = f"{self._most} recordings are being captioned or wait for it, as many as may: try again soon."
@@ -103,42 +103,57 @@ class Captions:
         return future
 
     def close(self) -> None:
-        """Ends after the recordings under way."""
+        """Waits for running recordings, and ends the threads."""
         self._pool.shutdown(cancel_futures=True)
-        if self._forwards is not None:
-            self._forwards.close()
+        if self._engine is not None:
+            self._engine.close()
 
     def steps(
         self, settings: Mapping[str, object], texts: Mapping[str, str], sound: bytes, left: threading.Event
     ) -> Generator[Step]:
-        """What becomes of a recording, in a thread of `submit`; once `left` is set, no further forward is made for it.
+        """The steps of a recording, for a thread of `submit`; once `left` is set, no further forward is made.
 
-        `texts` are settings, too: those in place of the shipped ones. Raises ClientDisconnect, ApiError, SpecdecError.
+        `texts` are settings, too: `prompt.text` and `prompt.system`, in place of the shipped ones.
+
+        Raises:
+            ClientDisconnect: `left` is set.
+            ApiError: the request is at fault.
+            SpecdecError: the recording cannot be captioned, or a model fails.
         """
-        captioner, heard = self._variant(settings, texts)
+        captioner, follows = self._variant(settings, texts)
         with _file_of(sound) as path:
             del sound
             try:
                 with self._turn(self._preparing, left):
                     recording = captioner.recording(InputFile(path), self.limits.clip_s or self.limits.recording_s)
                 says = [warning.replace(path, NAME) for warning in recording.warnings]
-                says += [UNHEARD] if texts and not heard else []
+                says += [IGNORED_TEXTS] if texts and not follows else []
                 runs = captioner.runs_of(replace(recording, path=NAME, warnings=tuple(says)))
+                captioned, lost = False, None  # whether a piece is captioned, and the error of the first that is not
                 while True:
                     with self._turn(self._preparing, left):
                         run = next(runs, None)
                     if run is None:
-                        return
-                    yield from self._steps_of(run, captioner, left)
+                        break
+                    failed = yield from self._steps_of(run, captioner, left)
+                    captioned |= failed is None
+                    lost = lost or failed
+                if lost is not None and not captioned:
+                    raise lost
             except SpecdecError as error:
                 error.message = error.message.replace(path, NAME)
-                if heard and isinstance(error, CheckpointError):
+                if follows and isinstance(error, CheckpointError):
                     raise ApiError(400, error.message, "messages", type(error).__name__) from error
                 raise
 
-    def _steps_of(self, run: Run, captioner: Captioner, left: threading.Event) -> Generator[Step]:
-        """Each block of a piece, and its transcript: where there are others, that may be the line of an error."""
-        piece, told, seen, engine = _piece(run, captioner.pair.writer.placeholders), 0, 0, self._forwards
+    def _steps_of(
+        self, run: Run, captioner: Captioner, left: threading.Event
+    ) -> Generator[Step, None, SpecdecError | None]:
+        """Yields each block of a piece, and its transcript: of one among several pieces, it may be that of a failure.
+
+        Returns the error of such a failure; None: the piece is captioned.
+        """
+        piece, sent, seen, engine = _piece(run, captioner.pair.writer.placeholders), 0, 0, self._engine
         if engine is not None:
             engine.request.left = left
         try:
@@ -153,27 +168,28 @@ class Captions:
                     _require_client(left)
                     if isinstance(update.event, Round):
                         settled = captioner.setup.settled(update.text.caption)
-                        yield Step(piece, settled[told:], tuple(run.tokens[seen:]), update.event)
-                        told, seen = max(told, len(settled)), len(run.tokens)
-            transcript = run.finish()
+                        yield Step(piece, settled[sent:], tuple(run.tokens[seen:]), update.event)
+                        sent, seen = max(sent, len(settled)), len(run.tokens)
+            transcript, failed = run.finish(), None
         except SpecdecError as error:
-            if told or run.clip.pieces is None or isinstance(error, ContextError):
+            if sent or run.clip.pieces is None or isinstance(error, ContextError):
                 raise
-            transcript = run.failed(error)
-        yield Step(piece, (transcript.caption or "")[told:], (), transcript)
+            transcript, failed = run.failed(error), error
+        yield Step(piece, (transcript.caption or "")[sent:], (), transcript)
+        return failed
 
     def _ended(self, _: object) -> None:
         with self._lock:
             self.under_way -= 1
 
     def _variant(self, settings: Mapping[str, object], texts: Mapping[str, str]) -> tuple[Captioner, bool]:
-        """The captioner of a request, and whether it follows the client's own texts, which are not kept.
+        """The captioner of a request, and whether it follows the client's own texts.
 
-        Models that were trained on the shipped prompts alone follow others where `prompt.force` is true. Raises
-        ConfigError where settings are wrong or contradict each other.
+        Models that were trained on the shipped prompts alone follow other texts only with `prompt.force`. Raises
+        ConfigError if settings are wrong, or contradict each other.
         """
         stops = "decoding.stop_strings" in settings
-        plain = self._varied(settings) if stops else self._kept(json.dumps(settings, sort_keys=True))
+        plain = self._varied(settings) if stops else self._captioner_of(json.dumps(settings, sort_keys=True))
         if texts and (plain.config.prompt.force or not plain.setup.shipped_only):
             return self._varied({**settings, **texts}), True
         return plain, False
@@ -186,7 +202,7 @@ class Captions:
 
     @contextmanager
     def _turn(self, turns: threading.Semaphore, left: threading.Event) -> Generator[None]:
-        """Within the block this thread has one of the places; raises ClientDisconnect if its client left meanwhile."""
+        """Within the block this thread has one of the turns. Raises ClientDisconnect if its client left meanwhile."""
         with turns:
             _require_client(left)
             yield
@@ -206,7 +222,7 @@ def _piece(run: Run, placeholders: Collection[int]) -> ServedPiece:
 
 @contextmanager
 def _file_of(sound: bytes) -> Generator[str]:
-    """The path of a file that holds a recording: in memory, or, where the system has no such files, on disk for now."""
+    """The path of a file with a recording, for the block: in memory, or on disk if the system has no such files."""
     if not hasattr(os, "memfd_create"):
         with tempfile.TemporaryDirectory(prefix="specdec-") as folder:
             path = os.path.join(folder, "recording")

@@ -1,6 +1,6 @@
-"""What a server does with clips and their blocks. Calls block; many threads make them.
+"""Verifies blocks of the clips that remote edges have sent. Calls block; many threads make them.
 
-Each clip is a session of the model with its cache. The oldest go when there is no room.
+Each clip is held as a session of the model with its cache. The least recently used clips go when room is needed.
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ from specdec_cli.serve.metrics import Metrics
 
 
 @dataclass(slots=True, eq=False)
-class Held:
-    """A clip that is held; with its lock held, a request is being answered."""
+class HeldClip:
+    """A clip that is held. Its lock is taken while a request is being answered."""
 
     id: str  # chosen by its client
-    clip: wire.ClipRequest  # what it was opened with
+    clip: wire.ClipRequest  # the request that opened it
     verifier: LocalVerifier
-    bytes: int  # most of memory, between two requests
-    # The text up to the last verdict, and of each token whether the model chose it. A verdict replaces both at once, so
-    # that any thread may read them while a request is being answered.
+    bytes: int  # most memory between two requests
+    # The text up to the last verdict, and for each token whether the model chose it. A verdict replaces both at once,
+    # so that any thread may read them while a request is being answered.
     written: tuple[tuple[int, ...], tuple[bool, ...]] = ((), ())
     used: float = field(default_factory=time.monotonic)  # time of the last request, seconds
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def write(self, block: wire.BlockRequest, verdict: Verdict) -> None:
-        """Takes in the text that a verdict leads to."""
+        """Replaces the text by that after a verdict."""
         own = self.written[1][: len(block.text)]
         text = (*block.text, *block.draft[: verdict.accepted], verdict.token, *verdict.run_on)
         given = (*own, *(False for _ in block.text[len(own) :]))
         self.written = text, (*given, *(True for _ in text[len(given) :]))
 
     def learn(self) -> None:
-        """Lets later clips guess from its text."""
+        """Counts the text for the guesses of later clips."""
         self.verifier.scores.learn(*self.written)
 
 
-class Clips:
+class HeldClips:
     """Holds clips within bounds of number, memory and time. Any thread may use it."""
 
     def __init__(self, limits: ServeLimits) -> None:
         self._limits, self._lock = limits, threading.RLock()
-        self._held: dict[str, Held] = {}  # the last used one is the last
+        self._held: dict[str, HeldClip] = {}  # the most recently used one is the last
 
     def __len__(self) -> int:
         return len(self._held)
@@ -76,17 +76,17 @@ class Clips:
         with self._lock:
             return sum(held.bytes for held in self._held.values())
 
-    def find(self, id_: str) -> Held | None:
-        """The clip of that name, which counts as used now."""
+    def find(self, id_: str) -> HeldClip | None:
+        """The clip with this id, which counts as used now; None if it is not held."""
         with self._lock:
             if (held := self._held.pop(id_, None)) is not None:
                 held.used, self._held[id_] = time.monotonic(), held
             return held
 
-    def add(self, held: Held) -> None:
-        """Holds a clip, in place of one of the same name, and of old ones where room is needed.
+    def add(self, held: HeldClip) -> None:
+        """Holds a clip, in place of one with the same id, and of the least recently used ones if room is needed.
 
-        Raises HTTPException where there is none.
+        Raises HTTPException if there is no room.
         """
         most, room = self._limits.sessions, self._limits.memory_bytes
         if held.bytes > room:
@@ -106,9 +106,9 @@ class Clips:
             each.learn()
 
     def forget(self, id_: str) -> None:
-        """Drops a clip, if it is held, and remembers its text for guessing; not for the event loop: this takes a while.
+        """Drops a clip, if it is held, and counts its text for guesses. This takes too long for the event loop.
 
-        A request in progress still gets its answer.
+        A running request still gets its answer.
         """
         with self._lock:
             held = self._held.pop(id_, None)
@@ -116,52 +116,61 @@ class Clips:
             held.learn()
 
     def sweep(self) -> None:
-        """Drops the clips that are idle."""
+        """Drops idle clips."""
         for held in list(self._held.values()):
             if not held.lock.locked() and time.monotonic() - held.used > self._limits.idle_s:
                 self.forget(held.id)
 
 
-class Forwards(Engine):
-    """Forwards of all clips. The thread that answers a request sets `request.left`: its client no longer waits."""
+class ServeEngine(Engine):
+    """The engine of a server, which makes no forward for a client that has left.
+
+    The thread that answers a request sets `request.left`, an event that is set when the client leaves.
+    """
 
     def __init__(self, models: Sequence[AudioLM], clips: int) -> None:
         super().__init__(models, clips, *encoders_and_threads(models))
         self.request = threading.local()
 
     def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
-        """See `Session.logits`. Raises ClientDisconnect where the client of this thread's request has left."""
-        left: threading.Event | None = getattr(self.request, "left", None)  # a helper's thread has none
+        """See `Session.logits`. Raises ClientDisconnect if the client of this thread's request has left."""
+        left: threading.Event | None = getattr(self.request, "left", None)  # a thread beside a clip's has none
         if left is not None and left.is_set():
             raise ClientDisconnect
         return super().logits(session, text, positions)
 
 
 class Service:
-    """A loaded model that verifies, the clips that it holds, and the threads that use it.
+    """Verification by a loaded model: the clips that are held, and the threads that answer.
 
-    `forwards` makes those of its clips; None: one of its own.
+    `engine` makes the forwards; None: the service has its own.
     """
 
-    def __init__(self, model: AudioLM, limits: ServeLimits, forwards: Forwards | None = None) -> None:
-        self.limits, self.clips = limits, Clips(limits)
+    def __init__(self, model: AudioLM, limits: ServeLimits, engine: ServeEngine | None = None) -> None:
+        self.limits, self.clips = limits, HeldClips(limits)
         self.metrics = Metrics(lambda: len(self.clips), lambda: self.clips.bytes)
         self._model, self._position_bytes = model, _position_bytes(model)
         self._guess_table, self._guess_costs = GuessTable(), GuessCosts()
         self._longest_s = min(model.processor.window_s, limits.clip_s or model.processor.window_s)
         self._bounds = ClipBounds(model.processor, self._longest_s)
-        self._shared = forwards or Forwards([model], min(limits.sessions, limits.threads))
+        self._engine = engine or ServeEngine([model], min(limits.sessions, limits.threads))
         threads = torch.get_num_threads()
-        # the number of PyTorch's threads counts for the thread that sets it alone
+        # PyTorch's number of threads holds only in the thread that sets it
         self.pool = ThreadPoolExecutor(limits.threads, "specdec clip", torch.set_num_threads, (threads,))
         self.info = _info(model)
 
     def open(self, id_: str, body: bytes, started: float, left: threading.Event) -> wire.Answer:
-        """Holds a clip, in place of one that came before, and verifies its block.
+        """Holds a clip, in place of one with the same id, and verifies its block.
 
-        `started` is when the body was there, by `perf_counter`; `left` is set when the client no longer waits: no
-        further forward is made for it. Raises ClientDisconnect then, MalformedError for a body that contradicts
-        itself, HTTPException for one that is another model's or exceeds a limit, SpecdecError if the model fails.
+        Args:
+            started: when the body had arrived, by `perf_counter`.
+            left: an event that is set when the client no longer waits; then no further forward is made.
+
+        Raises:
+            ClientDisconnect: `left` is set.
+            MalformedError: the body contradicts itself.
+            HTTPException: the clip is another model's, or exceeds a limit.
+            SpecdecError: the model fails.
         """
         clip, tensors = wire.unpack(wire.ClipRequest, body)
         self._require_clip(clip)
@@ -181,8 +190,8 @@ class Service:
         return self._answer(held, block, self._draft(held.clip, block, distributions), started, left)
 
     def close(self) -> None:
-        """Ends after the forwards under way."""
-        self._shared.close()
+        """Waits for running forwards, and ends the threads."""
+        self._engine.close()
         self.pool.shutdown(cancel_futures=True)
 
     def _require_clip(self, clip: wire.ClipRequest) -> None:
@@ -215,26 +224,26 @@ class Service:
         logits = wire.unpack_distributions(distributions, block.draft, clip.vocab_size).log() if compares else None
         return Draft(tuple(block.draft), None if logits is None else (logits,))
 
-    def _held(self, id_: str, clip: wire.ClipRequest, tensors: wire.Tensors) -> Held:
+    def _held(self, id_: str, clip: wire.ClipRequest, tensors: wire.Tensors) -> HeldClip:
         prompt, model = Prompt(tuple(clip.prompt_ids), tensors), self._model
-        session = Session(model, prompt, clip.capacity, clip.vocab_size, self._shared)
+        session = Session(model, prompt, clip.capacity, clip.vocab_size, self._engine)
         name, most = model.weights or model.name, clip.guess_tokens
         key = key_of(name, "cloud", prompt.ids)
         guesses = Guesses(self._guess_table, key, most, clip.longest, self._guess_costs)
         scores = NextScores(session, clip.scoring, clip.stop_ids, guesses)
         synonyms = clip.synonyms or NO_SYNONYMS
         verifier = LocalVerifier(scores, clip.acceptance, clip.longest, clip.top_n or 0, synonyms)
-        # scores are kept of the place after the prompt, and of guesses that may come true
+        # scores are kept after the prompt, and of guesses that may stand
         scores_bytes = 4 * clip.vocab_size * (1 + clip.guess_tokens)
         taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + scores_bytes
-        return Held(id_, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
+        return HeldClip(id_, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
 
     def _answer(
-        self, held: Held, block: wire.BlockRequest | None, draft: Draft, started: float, left: threading.Event
+        self, held: HeldClip, block: wire.BlockRequest | None, draft: Draft, started: float, left: threading.Event
     ) -> wire.Answer:
         verdict, verifier = None, held.verifier
         with held.lock:
-            self._shared.request.left = left
+            self._engine.request.left = left
             try:
                 if block is None:
                     verifier.prefill()
@@ -273,7 +282,7 @@ def _info(model: AudioLM) -> wire.Info:
 
 
 def _position_bytes(model: AudioLM) -> int:
-    """Runs the model once over a second of sound: does it work, and how many bytes does a position take?"""
+    """Bytes of a position in the cache, measured on a second of sound. Raises ScoresError if the model fails on it."""
     processor = model.processor
     session = Session(model, processor.prompt(test_sound(1.0, processor.sampling_rate), "How?"), 1)
     choices(session.logits(()), model.name)  # scores that are not finite would fail every clip

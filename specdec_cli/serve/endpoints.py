@@ -1,4 +1,4 @@
-"""The HTTP side: routes, and what they answer."""
+"""The routes of the server, what they answer, and which requests are refused before a route."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.http import MalformedError
 from specdec_cli.serve import chat, page
 from specdec_cli.serve.api_error import ApiError
-from specdec_cli.serve.bodies import Bodies, Body, told
+from specdec_cli.serve.bodies import Bodies, Body, results
 from specdec_cli.serve.captions import Captions
 from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import ServeLimits, has_token
@@ -31,13 +31,13 @@ from specdec_cli.serve.metrics import Metrics
 _log = logging.getLogger("specdec_cli.serve")
 
 _SWEEP_S: Final = 1.0
-_HEALTH: Final = "/healthz"  # the only path that is open to all
-_GONE: Final = 499  # the client left before an answer began
+_HEALTH: Final = "/healthz"  # answers every request, with or without the token
+_GONE: Final = 499  # status if the client left before an answer began
 _SESSION: Final = "/v1/sessions/{id_:uuid}"
 
 
 def event(name: str, **fields: object) -> None:
-    """Logs what happened. The fields hold nothing of a clip: no ids, no text, no features."""
+    """Logs an event. Its fields hold nothing of a clip: no ids, no text, no features."""
     _log.info(name, extra={"fields": fields})
 
 
@@ -55,14 +55,14 @@ class Offer:
             self.service.clips.sweep()
 
     def close(self) -> None:
-        """Ends after the forwards under way."""
+        """Waits for running forwards, and ends the threads."""
         for part in (self.captions, self.service):
             if part is not None:
                 part.close()
 
 
 def create_app(offer: Offer, token: str | None) -> ASGIApp:
-    """The server as an ASGI application. It closes what it offers when it is shut down."""
+    """The server as an ASGI application, which closes `offer` when it is shut down."""
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -91,7 +91,7 @@ def create_app(offer: Offer, token: str | None) -> ASGIApp:
 
 
 def _verification(service: Service, bodies: Bodies) -> list[Route]:
-    """The routes of remote edges, see `cloud.protocol`."""
+    """The routes for remote edges, see `cloud.protocol`."""
 
     async def open_or_verify(request: Request) -> Response:
         id_, act = request.path_params["id_"].hex, service.open if request.method == "PUT" else service.verify
@@ -99,7 +99,7 @@ def _verification(service: Service, bodies: Bodies) -> list[Route]:
         def answer(body: Body, left: threading.Event) -> Iterator[wire.Answer]:
             yield act(id_, body.content, body.came, left)
 
-        async with aclosing(told(request, bodies, service.pool.submit, answer, service.limits.answer_s)) as answers:
+        async with aclosing(results(request, bodies, service.pool.submit, answer, service.limits.answer_s)) as answers:
             return _answer(await anext(answers))
 
     async def forget(request: Request) -> Response:
@@ -115,7 +115,7 @@ def _verification(service: Service, bodies: Bodies) -> list[Route]:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """What is answered where a route raises, or there is none; no reason of a verification quotes what was sent."""
+    """The answer if a route raises, or if there is none. No reason of a verification quotes what was sent."""
     if isinstance(error, ClientDisconnect):  # nobody is there to read it
         return Response(status_code=_GONE)
     if isinstance(error, HTTPException) and error.status_code == 404 and "route" not in request.scope:
@@ -128,7 +128,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 def _guarded(app: ASGIApp, offer: Offer, token: str | None) -> ASGIApp:
-    """Refuses requests without the token, or, where there is none, of other sites' pages; logs and counts all."""
+    """Refuses requests without the token, or, if there is none, of other sites' pages; logs and counts all requests."""
     denied = ApiError(401, "the token is missing or wrong", code="invalid_api_key")
     if token is None:
         says = "without a token this server answers at localhost and 127.0.0.1 alone, and to no page of another site"
@@ -152,9 +152,9 @@ def _guarded(app: ASGIApp, offer: Offer, token: str | None) -> ASGIApp:
             await send(message)
 
         answering = app if scope["path"] == _HEALTH or admits(Request(scope)) else refused
-        with suppress(Exception):  # which the application has answered and logged
+        with suppress(Exception):  # the application has answered and logged it
             await answering(scope, receive, sending)
-        # nothing that a client makes up, and no name of a clip: the counters stay few
+        # routes, not paths: clients choose paths, and counters have to stay few
         path = getattr(scope.get("route"), "path_format", None)
         route = f"{scope['method']} {path}" if path and status != 405 else "other"
         seconds, client = time.perf_counter() - started, (scope.get("client") or ("",))[0]

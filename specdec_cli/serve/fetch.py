@@ -1,4 +1,4 @@
-"""Recordings at addresses: fetched from hosts that are allowed by name, and from nowhere else."""
+"""Fetches recordings from hosts that `serve.audio_hosts` names, and from nowhere else."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from specdec_cli.serve.bodies import Body
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.text import show
 
-_REDIRECTS: Final = 3  # that are followed, each to a host that is allowed
+_REDIRECTS: Final = 3  # followed at most, each to an allowed host
 
 
 def hosts(names: Iterable[str]) -> frozenset[str]:
-    """Names and addresses of `serve.audio_hosts`, as URLs have them. Raises ConfigError for what is neither."""
+    """The names and addresses in `serve.audio_hosts`, as URLs have them. Raises ConfigError for anything else."""
     found = frozenset(name.lower().strip("[]") for name in names)
     for name in found:
         if re.fullmatch(r"[\w-]+(\.[\w-]+)*|[\da-f:]+", name) is None:
@@ -34,10 +34,12 @@ def hosts(names: Iterable[str]) -> frozenset[str]:
 
 
 def fetched(url: str, limits: ServeLimits, body: Body, left: threading.Event) -> bytes:
-    """The recording at an address, whose bytes count towards the request's body.
+    """The bytes of the recording at `url`, which count towards the request's body.
 
-    Raises ApiError where it may not be fetched or does not come in time, HTTPException where it is too large, and
-    ClientDisconnect once `left` is set.
+    Raises:
+        ApiError: it may not be fetched, or does not arrive in time.
+        HTTPException: it is too large.
+        ClientDisconnect: `left` is set.
     """
     try:
         return asyncio.run(asyncio.wait_for(_fetched(url, limits, body, left), limits.fetch_s))
@@ -51,7 +53,7 @@ async def _fetched(url: str, limits: ServeLimits, body: Body, left: threading.Ev
     head = {"User-Agent": "specdec", "Accept-Encoding": "identity"}  # nothing is unpacked
     async with httpx.AsyncClient(headers=head, trust_env=False, timeout=None) as client:
         for _ in range(_REDIRECTS + 1):
-            async with client.stream("GET", **await _checked(url, limits)) as answer:
+            async with client.stream("GET", **await _request_to(url, limits)) as answer:
                 if answer.has_redirect_location:
                     url = str(httpx.URL(url).join(answer.headers["Location"]))
                     continue
@@ -67,8 +69,8 @@ async def _fetched(url: str, limits: ServeLimits, body: Body, left: threading.Ev
     raise _refused(f"leads on more than {_REDIRECTS} times")
 
 
-async def _checked(url: str, limits: ServeLimits) -> dict[str, Any]:
-    """What to ask for: what stands at the address that the host's name leads to now, which is checked."""
+async def _request_to(url: str, limits: ServeLimits) -> dict[str, Any]:
+    """A request's arguments, with the address to which the host's name leads now. Raises ApiError if not allowed."""
     asked, allowed = httpx.URL(url), limits.audio_hosts
     if asked.scheme not in ("http", "https") or asked.host not in allowed or asked.userinfo:
         takes = f"one at {' or '.join(sorted(allowed))}" if allowed else "it fetches nothing (serve.audio_hosts)"
@@ -81,7 +83,7 @@ async def _checked(url: str, limits: ServeLimits) -> dict[str, Any]:
     return {
         "url": asked.copy_with(host=address),
         "headers": {"Host": asked.netloc.decode("ascii")},
-        "extensions": {"sni_hostname": asked.host},  # whose certificate is asked for
+        "extensions": {"sni_hostname": asked.host},  # the certificate has to be this host's
     }
 
 

@@ -1,4 +1,4 @@
-"""What a server counts, for Prometheus, in a registry of its own. No label holds anything that a client sent."""
+"""The counters of a server for Prometheus, in a registry of their own. No label holds anything that a client sent."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ class Metrics:
         self.drafted = Counter("specdec_drafted_tokens", "Drafted tokens that were verified.", registry=own)
         self.accepted = Counter("specdec_accepted_tokens", "Drafted tokens that were accepted.", registry=own)
         self.captions = Counter("specdec_captions", "Pieces that were captioned.", ("mode",), registry=own)
-        self.captioned_s = Counter("specdec_captioned_seconds", "Their length.", registry=own)
+        self.captioned_s = Counter("specdec_captioned_seconds", "Seconds of these.", registry=own)
         Gauge("specdec_sessions", "Clips held.", registry=own).set_function(sessions)
         Gauge("specdec_session_bytes", "Memory of the clips held.", registry=own).set_function(session_bytes)

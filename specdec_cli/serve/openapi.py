@@ -1,4 +1,4 @@
-"""The document at /openapi.json: what the OpenAI API takes and answers here."""
+"""The document at /openapi.json: the requests and answers of the OpenAI API here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COUNT: Final = {"type": "integer", "minimum": 0}
 
 
 def document(modes: Iterable[str]) -> dict[str, Any]:
-    """The OpenAPI document of a server with models of these modes."""
+    """The OpenAPI document of a server that offers these modes."""
     request = ChatRequest.model_json_schema(ref_template="#/components/schemas/{model}")
     error = _object(error=_object(message=_TEXT, type=_TEXT, param=_MAYBE, code=_MAYBE))
     names = {"enum": [PREFIX + mode for mode in modes]}

@@ -1,4 +1,4 @@
-"""The page at `/`: what it is made of, what it asks of the server, and which requests of browsers are answered."""
+"""The page at `/`, the requests that it makes, and which browsers' requests are answered without a token."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from specdec_cli.transcript.terms import recorded_settings
 from specdec_cli.types import LOW_IS_UNSURE, ExportFormat
 
 PAGE: Final = "/"
-"""The page's path, which needs no token: the page holds nothing of the server, and asks for the token itself."""
+"""The page's path, which needs no token: the page holds nothing of the server, and prompts for the token itself."""
 
 _FORMATS: Final[dict[str, ExportFormat]] = {"srt": "srt", "TextGrid": "textgrid"}
 _SCRIPTS: Final = (
@@ -32,11 +32,11 @@ _SCRIPTS: Final = (
 )
 """Joined in this order into one module."""
 
-_REST_BYTES: Final = 4096  # of a request, beside its recording in base64
+_REST_BYTES: Final = 4096  # of a request beside its recording
 
 
 def routes(captions: Captions, bodies: Bodies) -> list[Route]:
-    """The page, the settings that it begins with, and its downloads."""
+    """The routes of the page, of its first settings, and of its downloads."""
 
     async def settings(_request: Request) -> Response:
         return JSONResponse(_settings(captions))
@@ -60,7 +60,7 @@ def routes(captions: Captions, bodies: Bodies) -> list[Route]:
 
 
 def _settings(captions: Captions) -> dict[str, object]:
-    """Modes and models that are loaded, and the gate of the mode hybrid, where that is one of them."""
+    """Modes and models that are loaded, and the gate of the mode hybrid, if that is one of them."""
     setup, config = captions.loaded.setup, captions.loaded.config
     if "hybrid" in captions.modes:
         config = config.model_copy(update={"decoding": config.decoding.model_copy(update={"mode": "hybrid"})})
@@ -98,10 +98,10 @@ def _page() -> tuple[str, int, dict[str, str]]:
 
 
 def is_own(request: Request) -> bool:
-    """Whether a request comes from this server's own page or from no page at all, as far as a browser says.
+    """Whether a request comes from this server's own page or from no page at all, by the headers of a browser.
 
-    A name that leads to loopback (DNS rebinding) is no loopback name, and another site's script cannot leave out or
-    change `Origin`. Programs other than browsers send none.
+    A foreign name that leads to loopback (DNS rebinding) is no loopback name, and another site's script cannot leave
+    out or change `Origin`. Programs other than browsers send no `Origin`.
     """
     host, origin = request.headers.get("host", ""), request.headers.get("origin")
     return is_loopback(f"http://{host}") and (origin is None or urlsplit(origin).netloc == host)

@@ -1,4 +1,4 @@
-"""Requests of the OpenAI API as specdec takes them: their fields, and what of them is refused by name."""
+"""The requests of the OpenAI API that specdec takes. Anything else in a request is refused by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from specdec_cli.serve.api_error import ApiError
 from specdec_cli.serve.caption_object import wanted_properties
 
 PREFIX: Final = "specdec/"
-"""Begins the name of each model; the mode follows."""
+"""Beginning of each model's name; the mode follows."""
 
 SETTABLE: Final = frozenset(
     {
@@ -34,14 +34,14 @@ SETTABLE: Final = frozenset(
 class SoundData(Message):
     """A recording's bytes in base64, or its address as in `audio_url`; the bytes decide what it is, not `format`."""
 
-    data: str = Field(min_length=1)
+    data: str
     format: str | None = Field(None, description="ignored")
 
 
 class Address(Message):
     """A recording as a data URL (data:audio/wav;base64,...), or at a host that the server fetches from."""
 
-    url: str = Field(min_length=1)
+    url: str
 
 
 class SoundPart(Message):
@@ -74,18 +74,18 @@ class ChatMessage(Message):
 
     @property
     def parts(self) -> list[SoundPart | AddressPart | TextPart]:
-        """What it says, in parts."""
+        """The content in parts."""
         return [TextPart(type="text", text=self.content)] if isinstance(self.content, str) else self.content
 
 
 class StreamOptions(Message):
-    """What a stream tells."""
+    """What a stream adds at its end."""
 
     include_usage: bool = False
 
 
 class NamedSchema(Message):
-    """A JSON Schema of an object with the properties that are wanted."""
+    """A JSON Schema of an object with the wanted properties."""
 
     name: str = ""
     description: str | None = None
@@ -94,14 +94,14 @@ class NamedSchema(Message):
 
 
 class Format(Message):
-    """The caption as text, an object of it, its classes, emotions and flags, or the wanted properties of that."""
+    """The caption as text, as an object with classes, emotions and flags, or as wanted properties of that object."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = None
 
 
 class ChatRequest(Message):
-    """What POST /v1/chat/completions takes."""
+    """The body of POST /v1/chat/completions."""
 
     model: str
     messages: list[ChatMessage] = Field(min_length=1, max_length=16)
@@ -132,16 +132,16 @@ class ChatRequest(Message):
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, given: Any) -> Any:
-        """In the API null is the same as no field, also of what is not supported."""
+        """In the API null means no field, even for fields that are not supported."""
         return {name: each for name, each in given.items() if each is not None} if isinstance(given, dict) else given
 
     @classmethod
     def read(cls, body: bytes) -> ChatRequest:
-        """The request in a body. Raises ApiError, which names what is not taken."""
+        """The request in a body. Raises ApiError, which names the field that is not taken."""
         try:
             return cls.model_validate_json(body)
         except ValidationError as error:
-            # of the forms that a field may have, the one that fits furthest
+            # a field may have several forms: the error of the form that fits furthest
             first = max(error.errors(include_url=False, include_input=False), key=lambda each: len(each["loc"]))
         steps = [str(step) for step in first["loc"] if step != "str" and "[" not in str(step)]
         once = (step for step, before in zip(steps, [None, *steps], strict=False) if step != before)
@@ -153,9 +153,9 @@ class ChatRequest(Message):
         raise ApiError(400, f"{place or 'The body'}: {first['msg']}.", place, code)
 
     def settings(self, most: int) -> dict[str, object]:
-        """The settings that it changes, by dotted name; at most `most` tokens. Raises ApiError for one that it may not.
+        """The settings that the request changes, by dotted name. Raises ApiError for one that it may not change.
 
-        A larger `max_tokens` means `most`: clients send what their other models can take.
+        A `max_tokens` above `most` means `most`: clients send what their other models can take.
         """
         given: dict[str, object] = dict(self.specdec)
         if "language" in given:
@@ -178,7 +178,7 @@ class ChatRequest(Message):
         return given | {name: value for name, value in own.items() if value is not None}
 
     def sound(self, fetch: Callable[[str], bytes]) -> bytes:
-        """The recording's bytes, which `fetch` gets of an address. Raises ApiError where there is not exactly one."""
+        """The recording's bytes; `fetch` gets those at a URL. Raises ApiError if there is not exactly one recording."""
         parts = [part for message in self.messages for part in message.parts if not isinstance(part, TextPart)]
         if len(parts) != 1:
             says = f"A request has one recording, and this one has {len(parts)}: send one input_audio or audio_url."
@@ -199,7 +199,7 @@ class ChatRequest(Message):
 
     @property
     def texts(self) -> dict[str, str]:
-        """The user's instruction and the system prompt, by the names of their settings, where there are such."""
+        """The user's instruction and the system prompt, if the request has them, by the names of their settings."""
         found = defaultdict[str, list[str]](list)
         for message in self.messages:
             name = "prompt.text" if message.role == "user" else "prompt.system"
@@ -207,9 +207,9 @@ class ChatRequest(Message):
         return {name: text for name, lines in found.items() if (text := "\n".join(lines).strip())}
 
     def wanted(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-        """The properties of the JSON object that is asked for, of those that are `known`; none: the caption as text.
+        """The properties of the JSON object that the request wants, all of them `known`; none: the caption as text.
 
-        Raises ApiError where the object could break the given schema.
+        Raises ApiError if the object could break the given schema.
         """
         form = self.response_format
         if form is None or form.type == "text":

@@ -21,7 +21,7 @@ from specdec_cli.config.resolve import ResolvedConfig
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels import Lexicon
 from specdec_cli.serve.captions import Captions
-from specdec_cli.serve.clips import Forwards, Service
+from specdec_cli.serve.clips import ServeEngine, Service
 from specdec_cli.serve.endpoints import Offer, create_app, event
 from specdec_cli.serve.limits import ServeLimits
 
@@ -53,7 +53,7 @@ class Place:
 
 
 def bind(place: Place) -> socket.socket:
-    """A socket at `place`, which does not listen yet. Raises ConfigError if it cannot be had."""
+    """A socket bound to `place`, which does not listen yet. Raises ConfigError if it cannot be bound."""
     # With the protocol left to the system, asyncio does not see that it is TCP and leaves Nagle's algorithm on, which
     # holds an answer's body back until its head is acknowledged: 40 ms a request.
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
@@ -69,12 +69,12 @@ def bind(place: Place) -> socket.socket:
 
 
 class DeadlineProtocol(H11Protocol):
-    """uvicorn's, but a connection is closed if it is silent at first, or if a request's head takes too long.
+    """uvicorn's protocol, but it closes a connection on which no whole head of a request arrives in time.
 
-    uvicorn itself waits for both without end, and silent connections count towards the most that may be open.
+    uvicorn itself waits without end, and silent connections count towards the most that may be open.
     """
 
-    head_s: float  # seconds that both may take
+    head_s: float  # seconds from the connection, or from the first byte of a later head, to the head's end
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -93,7 +93,7 @@ class DeadlineProtocol(H11Protocol):
 
 
 def server(offer: Offer, place: Place, token: str | None) -> uvicorn.Server:
-    """The server, not started yet; it is to run with the socket of `bind`."""
+    """The server, not started yet; run it with the socket of `bind`."""
     protocol: Any = type("Protocol", (DeadlineProtocol,), {"head_s": offer.limits.head_s})
     return uvicorn.Server(
         uvicorn.Config(
@@ -117,7 +117,7 @@ def server(offer: Offer, place: Place, token: str | None) -> uvicorn.Server:
 
 
 class JsonLines(logging.Formatter):
-    """time, level, event, and the event's own fields."""
+    """A JSON object a line: time, level, event, and the event's own fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         time_ = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -141,7 +141,7 @@ def log_json(*, debug: bool) -> None:
 def serve_configured(
     resolved: ResolvedConfig, place: Place, token: str | None, limits: ServeLimits, *, room: int, debug: bool
 ) -> None:
-    """Serves what the configuration loads until the process gets SIGTERM or SIGINT, and what is under way is answered.
+    """Serves the configured models until the process gets SIGTERM or SIGINT; running requests are answered first.
 
     `room`: recordings that are captioned at a time.
     """
@@ -162,7 +162,7 @@ def serve_configured(
 def offered(captioner: Captioner, resolved: ResolvedConfig, limits: ServeLimits, room: int) -> Offer:
     """What a loaded captioner can serve: captions, and verification by a cloud that is loaded here."""
     models, cloud = captioner.pair.loaded, captioner.pair.local("cloud")
-    forwards = Forwards(models, max(room, min(limits.sessions, limits.threads))) if models else None
-    service = None if cloud is None else Service(cloud, limits, forwards)
+    engine = ServeEngine(models, max(room, min(limits.sessions, limits.threads))) if models else None
+    service = None if cloud is None else Service(cloud, limits, engine)
     described = captioner.labelled(Lexicon.shipped()).measuring()
-    return Offer(limits, service, Captions(described, resolved, limits, forwards, room))
+    return Offer(limits, service, Captions(described, resolved, limits, engine, room))

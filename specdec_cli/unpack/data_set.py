@@ -49,7 +49,7 @@ class DataSet:
 
     @property
     def label(self) -> str:
-        """What it is recognised by when a run goes on: "emotions:train, 2 files, 1,203,411 bytes"."""
+        """What identifies it when a run is resumed: "emotions:train, 2 files, 1,203,411 bytes"."""
         name = self.root.name if len(self.shards) > 1 else self.shards[0].label
         split = f":{self.split}" if self.split else ""
         size = sum(shard.path.stat().st_size for shard in self.shards)
@@ -89,7 +89,7 @@ def _holds_rows(file: Path, root: Path) -> bool:
 
 
 def _split_of(file: Path) -> str:
-    """By the file's name, or that of its folder where it is a mere number; behind the folder of a subset."""
+    """The split by a file's name, or by its folder if the name is a mere number; behind the folder of a subset."""
     stem = file.name[: -len(next((end for end in _ENDINGS if file.name.lower().endswith(end)), file.suffix)) or None]
     part = _PART.fullmatch(stem)
     name = part[1] if part else stem

@@ -50,7 +50,7 @@ _HEADS: Final = {
 
 
 class _Unpacked(Journal[dict[str, object]]):
-    """The table, which a later run goes on from; it remembers the last row of each file of the data set."""
+    """The table, which a later run resumes; it remembers the last row of each file of the data set."""
 
     def __init__(self, path: Path, label: str) -> None:
         self.done: dict[str, int] = {}
@@ -79,7 +79,7 @@ class _Unpacked(Journal[dict[str, object]]):
 
 
 class Unpacking:
-    """Unpacks a data set into a folder, which a later call goes on with.
+    """Unpacks a data set into a folder, which a later call resumes.
 
     Attributes:
         count, before: recordings that were written now, and in earlier runs.
@@ -186,7 +186,7 @@ class Unpacking:
 
 
 def _names(sample: Sample, head: bytes, folders: list[str]) -> Iterator[str]:
-    """Relative names for a recording, the best first: as its maker called it, and then with the number of its row."""
+    """Relative names for a recording, the best first: that of its maker, then the same with the number of its row."""
     path = PurePosixPath(sample.name.replace("\\", "/"))
     inner = [] if path.is_absolute() or re.match("[A-Za-z]:", sample.name) else path.parts[:-1]
     known = _ENDING.fullmatch(path.name)

@@ -186,7 +186,7 @@ def _key(name: str) -> tuple[str, str]:
 
 
 def _tell(sample: Sample, ending: str, data: bytes) -> None:
-    """Adds the columns that a file of a sample gives, or what is wrong with it."""
+    """Adds the columns of a file of a tar to its sample, or what is wrong with the file."""
     is_json = ending.endswith("json")
     try:
         tree = (

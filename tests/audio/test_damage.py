@@ -30,7 +30,7 @@ def opened(folder: Path, data: bytes, **how: float) -> Recording:
 
 @pytest.mark.parametrize("name", DAMAGES)
 @pytest.mark.parametrize("extension", few(CHECKED, 2))
-def test_damage_in_the_middle_is_told(extension: str, name: str, tmp_path: Path) -> None:
+def test_damage_in_the_middle_is_told(extension, name, tmp_path):
     intact, whole = load_audio(saved(tmp_path, healthy(extension, SECONDS)))
     assert whole.warnings == ()
     for place in (0.3, 0.45, 0.6, 0.7):
@@ -45,7 +45,7 @@ def test_damage_in_the_middle_is_told(extension: str, name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("extension", ["flac", "24.flac"])
-def test_what_follows_a_damaged_frame_of_flac_keeps_its_time(extension: str, tmp_path: Path) -> None:
+def test_what_follows_a_damaged_frame_of_flac_keeps_its_time(extension, tmp_path):
     data = bytearray(healthy(extension, SECONDS))
     data[len(data) // 2] ^= 4
     samples, recording = load_audio(saved(tmp_path, bytes(data)))
@@ -61,7 +61,7 @@ def pages(extension: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("extension", ["opus", "sf.opus"])
-def test_a_page_that_is_missing_is_told_but_not_the_end_of_a_live_stream(extension: str, tmp_path: Path) -> None:
+def test_a_page_that_is_missing_is_told_but_not_the_end_of_a_live_stream(extension, tmp_path):
     every = pages(extension)
     gone = opened(tmp_path, b"".join(every[:4] + every[5:]))
     assert "1 of its pages is damaged or missing" in gone.warnings[0]
@@ -74,7 +74,7 @@ def test_a_page_that_is_missing_is_told_but_not_the_end_of_a_live_stream(extensi
 
 
 @pytest.mark.ci
-def test_a_file_of_many_windows_is_checked(tmp_path: Path) -> None:
+def test_a_file_of_many_windows_is_checked(tmp_path):
     whole = healthy("opus", SECONDS)
     many = bytearray(whole * 40)
     assert len(many) > 3 << 20

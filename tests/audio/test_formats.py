@@ -52,7 +52,7 @@ def assert_is_the_tone(loaded: tuple[Samples, Recording], seconds: float = 1.0, 
 
 
 @pytest.mark.parametrize("extension", [*SNDFILE, *FFMPEG])
-def test_every_format_gives_the_same_tone(extension: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_format_gives_the_same_tone(extension, tmp_path, capfd):
     path = saved(tmp_path, healthy(extension), f"clip.{extension}")
     loaded = load_audio(path)
     assert_is_the_tone(loaded, tolerance=0.07 if extension == "mp3" else 0.03)  # LAME scales by 0.95 at low rates
@@ -67,7 +67,7 @@ def test_every_format_gives_the_same_tone(extension: str, tmp_path: Path, capfd:
     assert capfd.readouterr().err == ""
 
 
-def test_digests_of_few_large_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digests_of_few_large_files_are_kept(tmp_path, monkeypatch):
     for name, value in {"_LARGE": 1, "_KEPT": 3, "_digests": {}}.items():
         monkeypatch.setattr(paths, name, value)
     for count in range(5):
@@ -78,27 +78,27 @@ def test_digests_of_few_large_files_are_kept(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("extension", ["alac.m4a", "mka"])
-def test_lossless_codecs_through_ffmpeg_are_exact(extension: str, tmp_path: Path) -> None:
+def test_lossless_codecs_through_ffmpeg_are_exact(extension, tmp_path):
     samples = tone(1.0, amplitude=0.9)
     loaded, _ = load_audio(saved(tmp_path, ffmpeg_bytes(samples, 16000, extension)))
     assert np.abs(loaded - samples[:, 0]).max() < 1e-4
 
 
 @pytest.mark.parametrize("extension", ["wav", "flac", "m4a"])
-def test_the_name_does_not_matter(extension: str, tmp_path: Path) -> None:
+def test_the_name_does_not_matter(extension, tmp_path):
     for name in ("clip.raw", "-", "http:clip.mp3", "line\nbreak.wav", "声音.m4a", os.fsdecode(b"\xff\xfe.m4a")):
         assert_is_the_tone(load_audio(saved(tmp_path, healthy(extension), name)))
 
 
 @pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000, 96000])
-def test_rates_keep_pitch_level_and_length(rate: int, tmp_path: Path) -> None:
+def test_rates_keep_pitch_level_and_length(rate, tmp_path):
     samples, recording = load_audio(saved(tmp_path, sndfile_bytes(tone(1.0, rate), rate, "wav")))
     assert_is_the_tone((samples, recording), tolerance=1e-3)
     assert len(samples) == 16000
 
 
 @pytest.mark.parametrize("channels", [1, 2, 6])
-def test_channels_are_averaged(channels: int, tmp_path: Path) -> None:
+def test_channels_are_averaged(channels, tmp_path):
     gains = np.linspace(0.2, 1.0, channels, dtype=np.float32)
     samples, _ = load_audio(saved(tmp_path, sndfile_bytes(tone(1.0, channels=channels) * gains, 16000, "float.wav")))
     assert np.abs(samples - tone(1.0)[:, 0] * gains.mean()).max() < 1e-6
@@ -111,7 +111,7 @@ ID3V2 = b"ID3\x03\0\0\0\0\x02\0" + bytes(256)
 
 @pytest.mark.parametrize("size", [0, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 0x7FFFFFFF - 36, 0xFFFFFFFF - 36])
 @pytest.mark.parametrize("riff_size", [0, 0xFFFFFFFF, 36 + len(PCM)])
-def test_a_streamed_wav_loads_whole(size: int, riff_size: int, tmp_path: Path) -> None:
+def test_a_streamed_wav_loads_whole(size, riff_size, tmp_path):
     loaded = load_audio(saved(tmp_path, wav_bytes(PCM, size, riff=riff_size)))
     assert_is_the_tone(loaded)
     assert loaded[1].duration_s == pytest.approx(1.0, abs=0.001)
@@ -126,7 +126,7 @@ def test_a_streamed_wav_loads_whole(size: int, riff_size: int, tmp_path: Path) -
         (b"bext" + struct.pack("<I", 602) + bytes(602), b"id3 \x02\0\0\0\0\0"),
     ],
 )
-def test_other_chunks_around_the_samples(before: bytes, after: bytes, tmp_path: Path) -> None:
+def test_other_chunks_around_the_samples(before, after, tmp_path):
     assert load_audio(saved(tmp_path, wav_bytes(PCM, before=before, after=after)))[1].duration_s == 1.0
 
 
@@ -166,7 +166,7 @@ WHOLE: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_it_is_taken_whole(name: str, tmp_path: Path) -> None:
+def test_it_is_taken_whole(name, tmp_path):
     data = WHOLE[name]()
     seconds = 3.9 if name == "an MP3 that counts a part only" else 0.9
     assert_is_the_tone(load_audio(saved(tmp_path, data)), seconds=seconds, tolerance=0.1)

@@ -77,12 +77,12 @@ def check(extension: str, seed: int, folder: Path) -> None:
 
 @pytest.mark.parametrize("extension", FORMATS)
 @pytest.mark.parametrize("seeds", [range(2), in_ci(range(2, 110))], ids=["few", "many"])
-def test_nothing_is_lost_in_silence(extension: str, seeds: range, tmp_path: Path) -> None:
+def test_nothing_is_lost_in_silence(extension, seeds, tmp_path):
     for seed in seeds:
         check(extension, seed, tmp_path)
 
 
-def test_the_check_finds_what_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_finds_what_is_lost(tmp_path, monkeypatch):
     """A reader that takes the first second alone fails it."""
     monkeypatch.setattr("specdec_cli.audio.sound.Sound.warnings", lambda *_: iter(()))
     monkeypatch.setattr("tests.audio.test_fuzz_recordings.mutated", lambda data, _: data)

@@ -9,7 +9,7 @@ import soundfile
 
 from tests.audio import sounddevice
 from tests.audio.encode import load_audio
-from tests.cli.conftest import Specdec, specdec
+from tests.cli.conftest import specdec
 from tests.mini_pair import RATE, voice
 from tests.transcript.lines import read_transcripts
 
@@ -20,7 +20,7 @@ PAUSE = np.zeros(RATE, np.float32)
 
 
 @pytest.fixture(autouse=True)
-def microphone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def microphone(tmp_path, monkeypatch) -> Path:
     """Three utterances of 1.2 s, a second apart; returns the file that is played."""
     path = tmp_path / "talk.wav"
     parts = [part for seed in range(3) for part in (PAUSE, voice(seed, 1.2))]
@@ -30,7 +30,7 @@ def microphone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_caption_per_utterance_until_ctrl_c(specdec: Specdec) -> None:
+def test_a_caption_per_utterance_until_ctrl_c(specdec):
     output = Path("talk.jsonl")
     outcome = specdec("listen", *QUICK, "-o", output, "--measure", "--labels")
     assert outcome.code == 0
@@ -48,7 +48,7 @@ def test_a_caption_per_utterance_until_ctrl_c(specdec: Specdec) -> None:
     assert outcome.err.count(" after the end of the utterance") == 3
 
 
-def test_a_session_stands_beside_what_the_output_holds(specdec: Specdec, microphone: Path) -> None:
+def test_a_session_stands_beside_what_the_output_holds(specdec, microphone):
     output = Path("talk.jsonl")
     assert specdec("listen", *QUICK, "-o", output).code == 0
     before = list(read_transcripts(output))
@@ -61,14 +61,14 @@ def test_a_session_stands_beside_what_the_output_holds(specdec: Specdec, microph
     assert len(Path("talk.csv").read_text().splitlines()) == len(before) + 2
 
 
-def test_a_session_is_one_recording_in_the_formats_of_other_tools(specdec: Specdec) -> None:
+def test_a_session_is_one_recording_in_the_formats_of_other_tools(specdec):
     assert specdec("listen", *QUICK, "-o", "talk.srt").code == 0
     assert Path("talk.srt").read_text("utf-8").count(" --> ") == 3
     several = specdec("listen", *QUICK, "-o", "new.srt", "--save", "kept")
     assert (several.code, "is of one recording" in several.err) == (2, True)
 
 
-def test_captions_made_otherwise_are_not_mixed_in(specdec: Specdec) -> None:
+def test_captions_made_otherwise_are_not_mixed_in(specdec):
     output = Path("talk.jsonl")
     assert specdec("listen", *QUICK, "-o", output).code == 0
     content = output.read_bytes()
@@ -80,7 +80,7 @@ def test_captions_made_otherwise_are_not_mixed_in(specdec: Specdec) -> None:
     assert output.read_bytes() == content + damaged
 
 
-def test_utterances_are_kept_as_files_that_can_be_captioned_again(specdec: Specdec) -> None:
+def test_utterances_are_kept_as_files_that_can_be_captioned_again(specdec):
     output, folder = Path("talk.jsonl"), Path("kept/today")
     printed = specdec("listen", *QUICK, "-o", output, "--save", folder, "--json", "--device", "1")
     lines = list(read_transcripts(output))
@@ -93,7 +93,7 @@ def test_utterances_are_kept_as_files_that_can_be_captioned_again(specdec: Specd
     assert list(read_transcripts(output)) == lines
 
 
-def test_lost_sound_is_told_and_marked(specdec: Specdec) -> None:
+def test_lost_sound_is_told_and_marked(specdec):
     vars(sounddevice.PLAYED).update(lost_at={70})  # 3.5 s: in the second utterance
     output = Path("talk.jsonl")
     outcome = specdec("listen", *QUICK, "-o", output)
@@ -102,7 +102,7 @@ def test_lost_sound_is_told_and_marked(specdec: Specdec) -> None:
     assert [bool(line.warnings) for line in read_transcripts(output)] == [False, True, False]
 
 
-def test_a_microphone_that_goes_ends_it_with_what_was_captioned(specdec: Specdec) -> None:
+def test_a_microphone_that_goes_ends_it_with_what_was_captioned(specdec):
     vars(sounddevice.PLAYED).update(gone_at=90)
     output = Path("talk.jsonl")
     outcome = specdec("listen", *QUICK, "-o", output)
@@ -111,7 +111,7 @@ def test_a_microphone_that_goes_ends_it_with_what_was_captioned(specdec: Specdec
     assert len(list(read_transcripts(output))) == 2
 
 
-def test_microphones_are_listed(specdec: Specdec) -> None:
+def test_microphones_are_listed(specdec):
     outcome = specdec("listen", "--device", "list")
     assert outcome.lines == ["  1  Desk \\x1b[31mmicrophone  (default)", "  2  Headset"]
 
@@ -126,14 +126,12 @@ def test_microphones_are_listed(specdec: Specdec) -> None:
         (("-o", "talk.wav"), 2, "holds something other than transcripts"),
     ],
 )
-def test_what_cannot_work_is_refused_before_loading(
-    specdec: Specdec, arguments: tuple[str, ...], code: int, said: str
-) -> None:
+def test_what_cannot_work_is_refused_before_loading(specdec, arguments, code, said):
     outcome = specdec("listen", *arguments, loads=False)
     assert (outcome.code, said in outcome.err) == (code, True), outcome.err
 
 
-def test_what_is_not_installed_or_taken_is_told(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed_or_taken_is_told(specdec, monkeypatch):
     vars(sounddevice.PLAYED).update(refused="Device unavailable [PaErrorCode -9985]")
     outcome = specdec("listen", *QUICK)
     assert outcome.code == 3

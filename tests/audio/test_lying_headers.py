@@ -3,7 +3,6 @@
 import io
 import struct
 from contextlib import ExitStack
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,7 +62,7 @@ LACKING = {
 
 
 @pytest.mark.parametrize("name", LACKING)
-def test_sound_behind_a_lacking_header_is_read(name: str, tmp_path: Path) -> None:
+def test_sound_behind_a_lacking_header_is_read(name, tmp_path):
     samples, recording = load_audio(saved(tmp_path, LACKING[name]))
     assert recording.duration_s == 4.0
     assert np.abs(samples - SOUND[:, 0]).max() < 0.012
@@ -74,26 +73,26 @@ def test_sound_behind_a_lacking_header_is_read(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("level", [1.0, 0.3, 1e-3, 1e-8])
-def test_integers_of_32_bits_are_no_floats(level: float, tmp_path: Path) -> None:
+def test_integers_of_32_bits_are_no_floats(level, tmp_path):
     samples = (np.random.default_rng(1).uniform(-level, level, 64000) * 2147483647).astype("<i4")
     sound = np.append(samples, np.arange(-500, 500)).astype("<i4")
     with io.FileIO(saved(tmp_path, wav(sound.tobytes(), 4, 32))) as file:
         assert from_bare_samples("", file, ExitStack(), 0.0, None) is None
 
 
-def test_floats_between_pauses_and_with_faint_ends_are_told(tmp_path: Path) -> None:
+def test_floats_between_pauses_and_with_faint_ends_are_told(tmp_path):
     sound = np.concatenate([np.zeros(64000), SOUND[:, 0], np.zeros(64000), SOUND[:2000, 0] * 1e-20]).astype("<f4")
     _, recording = load_audio(saved(tmp_path, wav(sound.tobytes(), 4, 32)))
     assert "but they look like floats" in recording.warnings[0]
 
 
 @pytest.mark.parametrize(("block", "bits"), [(2, 8), (2, 32), (1, 16), (4, 16)])
-def test_a_header_that_contradicts_itself_is_told(block: int, bits: int, tmp_path: Path) -> None:
+def test_a_header_that_contradicts_itself_is_told(block, bits, tmp_path):
     _, recording = load_audio(saved(tmp_path, wav(PCM16, block, bits)))
     assert f"contradicts itself: {bits} bits per sample in blocks of {block} bytes" in recording.warnings[0]
 
 
-def test_a_caf_that_counts_no_sound_is_read_to_the_end(tmp_path: Path) -> None:
+def test_a_caf_that_counts_no_sound_is_read_to_the_end(tmp_path):
     data = healthy("caf", 4.0)
     at = data.index(b"data") + 4
     recording = open_recording(saved(tmp_path, data[:at] + bytes(8) + data[at + 8 :]), window_s=30.0)
@@ -107,13 +106,13 @@ def tag(claimed: int, held: int, picture: bytes = b"") -> bytes:
 
 @pytest.mark.parametrize("extension", ["mp3", "sf.mp3"])
 @pytest.mark.parametrize("claimed", [100, 700, 3000, 5000])
-def test_a_tag_that_claims_sound_or_too_little_is_told(extension: str, claimed: int, tmp_path: Path) -> None:
+def test_a_tag_that_claims_sound_or_too_little_is_told(extension, claimed, tmp_path):
     _, recording = load_audio(saved(tmp_path, tag(claimed, 200, b"TIT2" * 50) + healthy(extension, 4.0)))
     assert "has an ID3 tag that does not end where sound begins" in " ".join(recording.warnings)
 
 
 @pytest.mark.parametrize("picture", [b"", b"\xff\xfb\x90\x64" * 60, healthy("mp3", 0.5)])
-def test_an_honest_tag_is_passed_over(picture: bytes, tmp_path: Path) -> None:
+def test_an_honest_tag_is_passed_over(picture, tmp_path):
     size = 6000 + len(picture)
     samples, recording = load_audio(saved(tmp_path, tag(size, size, picture) + healthy("mp3", 4.0)))
     assert np.array_equal(samples, load_audio(saved(tmp_path, healthy("mp3", 4.0)))[0])

@@ -12,34 +12,28 @@ import pytest
 from specdec_cli.audio import from_samples, open_recording
 from specdec_cli.audio.sound import Sound
 from specdec_cli.errors import AudioContentError, AudioError, AudioNotFoundError, TooLongError
-from tests.audio.encode import (
-    Samples,
-    healthy,
-    load_audio,
-    sndfile_bytes,
-    tone,
-)
-from tests.audio.malformed import CASES, Case, malformed_files
+from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone
+from tests.audio.malformed import CASES, malformed_files
 from tests.audio.test_formats import saved
 from tests.tiers import few
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     made = tmp_path_factory.mktemp("malformed")
     malformed_files(made, seed=0)
     return made
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+def _nothing_is_printed(capfd) -> Iterator[None]:
     yield
     printed = capfd.readouterr()
     assert (printed.out, printed.err) == ("", "")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_is_refused_with_its_own_error(case: Case, folder: Path) -> None:
+def test_is_refused_with_its_own_error(case, folder):
     path = folder / case.name
     with pytest.raises(AudioError) as raised:
         load_audio(path)
@@ -72,20 +66,20 @@ def at(dbfs: float) -> Samples:
         (np.concatenate([tone(15.0) * 0, tone(0.04), tone(15.0) * 0]), None),
     ],
 )
-def test_samples_with_nothing_to_describe_are_refused(samples: Samples, fault: str | None) -> None:
+def test_samples_with_nothing_to_describe_are_refused(samples, fault):
     with nullcontext() if fault is None else pytest.raises(AudioContentError, match=fault):
         check(samples)
 
 
 @pytest.mark.parametrize("rate", [11025, 16000, 44100, 48000])
-def test_a_constant_offset_is_silence(rate: int, tmp_path: Path) -> None:
+def test_a_constant_offset_is_silence(rate, tmp_path):
     offset = tone(1.0, rate) * 0 + np.float32(0.7)
     with pytest.raises(AudioContentError, match="silent"):
         load_audio(saved(tmp_path, sndfile_bytes(offset, rate, "wav")))
     load_audio(saved(tmp_path, sndfile_bytes(offset + tone(1.0, rate, amplitude=0.01), rate, "wav")))
 
 
-def test_the_longest_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_recording(tmp_path, monkeypatch):
     monkeypatch.setattr("specdec_cli.audio.codecs.MAX_DURATION_S", 2.0)
     for extension in ("wav", "flac", "ogg", "mp3", "m4a", "webm", "opus", "aac"):
         load_audio(saved(tmp_path, healthy(extension, 1.5), f"a.{extension}"))
@@ -96,7 +90,7 @@ def test_the_longest_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("extension", few(["wav", "flac", "ogg", "mp3", "m4a", "webm"], 2))
-def test_no_more_is_decoded_than_may_be_taken(extension: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_is_decoded_than_may_be_taken(extension, tmp_path, monkeypatch):
     made: list[Sound] = []
 
     class Kept(Sound):
@@ -115,7 +109,7 @@ def test_no_more_is_decoded_than_may_be_taken(extension: str, tmp_path: Path, mo
 @pytest.mark.parametrize(
     "path", ["", "nul\0byte.wav", "/dev/null", "/dev/zero", "n" * 300 + ".wav", "http://a.b/c.wav"]
 )
-def test_what_is_no_file_at_all(path: str) -> None:
+def test_what_is_no_file_at_all(path):
     with pytest.raises(AudioNotFoundError) as raised:
         load_audio(path)
     assert raised.value.hint

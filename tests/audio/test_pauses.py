@@ -40,32 +40,32 @@ def assert_at(found: list[AudioPiece], places: Places, within_s: float = 0.15) -
         assert piece.end_s == pytest.approx(end, abs=within_s)
 
 
-def test_utterances_of_loud_and_soft_speakers_are_found() -> None:
+def test_utterances_of_loud_and_soft_speakers_are_found():
     samples, places = talk((1.5, 1.0, 0.5), (2.0, 0.02, 0.4), (0.8, 0.5, 1.5), (1.2, 0.01, 0.6))
     assert_at(cut(samples), places)
 
 
 @pytest.mark.parametrize("noise", [0.0003, 0.003])
-def test_steady_noise_is_a_pause(noise: float) -> None:
+def test_steady_noise_is_a_pause(noise):
     samples, places = talk(*[(1.5, 0.5, 0.8)] * 6)
     noisy = samples + np.random.default_rng(0).normal(0, noise, len(samples)).astype(np.float32)
     assert_at(cut(noisy), places, within_s=0.3)
 
 
-def test_a_short_gap_does_not_end_an_utterance() -> None:
+def test_a_short_gap_does_not_end_an_utterance():
     samples, ((start, _), (_, end)) = talk((1.0, 0.5, 0.2), (1.0, 0.5, 1.0))
     assert_at(cut(samples), [(start, end)])
 
 
 @pytest.mark.parametrize("block", [37, 1024, 50_000])
-def test_the_cuts_do_not_depend_on_the_blocks(block: int) -> None:
+def test_the_cuts_do_not_depend_on_the_blocks(block):
     samples, _ = talk((1.5, 1.0, 0.5), (2.5, 0.05, 0.4), (0.8, 0.5, 0.9))
     for ours, whole in zip(cut(samples, block, 2.0), cut(samples, longest_s=2.0), strict=True):
         assert (ours.start_s, ours.end_s) == (whole.start_s, whole.end_s)
         assert np.array_equal(ours.samples, samples[round(ours.start_s * RATE) : round(ours.end_s * RATE)])
 
 
-def test_what_is_longer_than_the_window_is_split_where_it_is_quietest() -> None:
+def test_what_is_longer_than_the_window_is_split_where_it_is_quietest():
     samples, _ = talk((20.0, 0.5, 0.5))
     quiet = round(4.5 * RATE)
     samples[quiet : quiet + 1600] = 0  # too short to be a pause
@@ -76,7 +76,7 @@ def test_what_is_longer_than_the_window_is_split_where_it_is_quietest() -> None:
     assert (found[0].start_s, found[-1].end_s) == pytest.approx((0.5, 20.5), abs=0.15)
 
 
-def test_an_utterance_comes_soon_after_its_end_and_memory_is_bounded() -> None:
+def test_an_utterance_comes_soon_after_its_end_and_memory_is_bounded():
     samples, places = talk(*[(1.0, 0.5, 1.0)] * 4)
     samples = np.concatenate([samples, silence(60.0), samples])
     cutter, given = PauseCutter(RATE, 30.0), list[float]()
@@ -88,20 +88,20 @@ def test_an_utterance_comes_soon_after_its_end_and_memory_is_bounded() -> None:
     assert max(given) < 0.6
 
 
-def test_silence_and_noise_have_no_utterance() -> None:
+def test_silence_and_noise_have_no_utterance():
     noise = np.random.default_rng(0).normal(0, 0.01, 20 * RATE).astype(np.float32)
     for samples in (silence(5.0), silence(0.0), silence(0.01), noise):
         assert cut(samples, 4000) == []
 
 
 @pytest.mark.parametrize("rate", [8000, 22050, 48000])
-def test_other_rates(rate: int) -> None:
+def test_other_rates(rate):
     spoken = np.interp(np.arange(rate) / rate, np.arange(RATE) / RATE, voice(1, 1.0))
     samples = np.concatenate([np.zeros(rate), spoken, np.zeros(rate)])
     assert_at(cut(samples.astype(np.float32), rate=rate), [(1.0, 2.0)])
 
 
-def test_what_would_count_as_silent_is_no_utterance() -> None:
+def test_what_would_count_as_silent_is_no_utterance():
     """A piece that the cutter gives can be captioned."""
     samples, places = talk((1.0, 1.0, 1.0), (1.0, 0.0002, 1.0), (1.0, 1.0, 0.5))
     assert len(places) == 3
@@ -109,7 +109,7 @@ def test_what_would_count_as_silent_is_no_utterance() -> None:
 
 
 @pytest.mark.ci
-def test_long_sound_without_a_pause_is_cut_in_linear_time() -> None:
+def test_long_sound_without_a_pause_is_cut_in_linear_time():
     """A minute of it takes as long in forty minutes as in five."""
     rate = 2000
     minute = np.random.default_rng(0).standard_normal(60 * rate).astype(np.float32)

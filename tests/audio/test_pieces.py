@@ -30,7 +30,7 @@ def recorded(folder: Path, samples: Samples, window_s: float, piece_s: float | N
 
 
 @pytest.mark.parametrize("seconds", [0.1, 5.0, 30.0])
-def test_what_fits_is_one_piece_and_not_decoded_again(seconds: float, tmp_path: Path) -> None:
+def test_what_fits_is_one_piece_and_not_decoded_again(seconds, tmp_path):
     samples = tone(seconds)
     recording = recorded(tmp_path, samples, window_s=30)
     Path(recording.path).unlink()
@@ -41,7 +41,7 @@ def test_what_fits_is_one_piece_and_not_decoded_again(seconds: float, tmp_path: 
 
 
 @pytest.mark.parametrize(("window_s", "at_pauses"), [(4.0, False), (30.0, True)])
-def test_what_does_not_fit_or_is_to_be_is_cut_at_its_pauses(window_s: float, at_pauses: bool, tmp_path: Path) -> None:
+def test_what_does_not_fit_or_is_to_be_is_cut_at_its_pauses(window_s, at_pauses, tmp_path):
     pause = np.zeros(16000, np.float32)
     samples = np.concatenate([pause, voice(0, 2.0), pause, voice(1, 1.5), pause])[:, None]
     path = saved(tmp_path, sndfile_bytes(samples, 16000, "wav"))
@@ -53,7 +53,7 @@ def test_what_does_not_fit_or_is_to_be_is_cut_at_its_pauses(window_s: float, at_
     assert "audio.segment" in (raised.value.hint or "")
 
 
-def test_pauses_are_found_in_the_pass_that_checks_the_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_are_found_in_the_pass_that_checks_the_samples(tmp_path, monkeypatch):
     samples = np.concatenate([voice(0, 3.0), np.zeros(16000, np.float32), voice(1, 2.0)])[:, None]
     passes, read = list[str](), Sound.__iter__
     monkeypatch.setattr(Sound, "__iter__", lambda sound: passes.append(sound.path) or read(sound))
@@ -66,7 +66,7 @@ def test_pauses_are_found_in_the_pass_that_checks_the_samples(tmp_path: Path, mo
 
 @pytest.mark.parametrize("seconds", [0.5, 9.99, 10.0001, 20.0, 61.7])
 @pytest.mark.parametrize("piece_s", [0.1, 0.7, 10.0])
-def test_pieces_are_equal_complete_and_never_too_long(seconds: float, piece_s: float, tmp_path: Path) -> None:
+def test_pieces_are_equal_complete_and_never_too_long(seconds, piece_s, tmp_path):
     samples = tone(seconds)[:, 0]
     recording = recorded(tmp_path, samples[:, None], window_s=10, piece_s=piece_s)
     pieces = list(recording.pieces())
@@ -83,7 +83,7 @@ def test_pieces_are_equal_complete_and_never_too_long(seconds: float, piece_s: f
 @pytest.mark.ci
 @pytest.mark.parametrize("extension", ["wav", "flac", "ogg", "mp3", "m4a", "webm", "opus"])
 @pytest.mark.parametrize("rate", [16000, 22050])
-def test_pieces_are_slices_of_the_whole(extension: str, rate: int, tmp_path: Path) -> None:
+def test_pieces_are_slices_of_the_whole(extension, rate, tmp_path):
     path = saved(tmp_path, healthy(extension, 20.0))
     whole, _ = load_audio(path, rate)
     recording = open_recording(path, rate, window_s=3.0, piece_s=2.9)
@@ -96,7 +96,7 @@ def test_pieces_are_slices_of_the_whole(extension: str, rate: int, tmp_path: Pat
         assert piece.end_s == total / rate
 
 
-def test_threads_may_decode_at_the_same_time(tmp_path: Path) -> None:
+def test_threads_may_decode_at_the_same_time(tmp_path):
     def joined(extension: str) -> Samples:
         recording = open_recording(tmp_path / f"clip.{extension}", window_s=1, piece_s=1)
         return np.concatenate([piece.samples for piece in recording.pieces()])
@@ -113,7 +113,7 @@ def test_threads_may_decode_at_the_same_time(tmp_path: Path) -> None:
     assert all(isinstance(future.exception(), AudioDecodeError) for future in damaged)
 
 
-def test_a_file_that_changes_between_the_passes(tmp_path: Path) -> None:
+def test_a_file_that_changes_between_the_passes(tmp_path):
     recording = recorded(tmp_path, tone(4.0), window_s=1, piece_s=1)
     pieces = recording.pieces()
     assert isinstance(next(pieces), AudioPiece)
@@ -124,7 +124,7 @@ def test_a_file_that_changes_between_the_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("window_s", [3.0, 30.0])
-def test_silent_pieces_are_marked(window_s: float, tmp_path: Path) -> None:
+def test_silent_pieces_are_marked(window_s, tmp_path):
     samples = tone(9.0)
     samples[3 * 16000 : 6 * 16000] = 0
     first, second, third = recorded(tmp_path, samples, window_s=window_s, piece_s=3).pieces()
@@ -162,7 +162,7 @@ def peak_of(short: Path, long: Path, cut: str) -> tuple[str, float]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory) -> Iterator[Path]:
     """A short clip, three hours of WAV and six of silence in FLAC."""
     folder = tmp_path_factory.mktemp("long")
     soundfile.write(folder / "short.wav", tone(40.0), RATE)
@@ -185,7 +185,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.xdist_group("hours")  # the recordings are written once
 @pytest.mark.full
 @pytest.mark.parametrize(("extension", "hours"), [("wav", 3), ("flac", 6)])
-def test_hours_are_cut_in_constant_memory(extension: str, hours: int, folder: Path) -> None:
+def test_hours_are_cut_in_constant_memory(extension, hours, folder):
     short, long = folder / f"short.{extension}", folder / f"long.{extension}"
     printed, megabytes = peak_of(short, long, "equal")
     assert (printed, megabytes < MOST_MB) == (f"{hours * 120} {hours * HOUR}", True)
@@ -210,7 +210,7 @@ def rf64_header(size: int, declared: int | None = None) -> bytes:
         rf64_header(20 << 30, 0xFFFFFFFFFFFFFFFF),
     ],
 )
-def test_twenty_gigabytes_are_refused_unread(header: bytes, tmp_path: Path) -> None:
+def test_twenty_gigabytes_are_refused_unread(header, tmp_path):
     path = saved(tmp_path, header)
     with path.open("r+b") as file:
         file.truncate(len(header) + (20 << 30))  # a hole: it takes no room on the disk
@@ -220,7 +220,7 @@ def test_twenty_gigabytes_are_refused_unread(header: bytes, tmp_path: Path) -> N
         assert InputFile(str(path)).content_of(caught.value) is None  # of the line that says so
 
 
-def test_importing_nothing_that_compiles(tmp_path: Path) -> None:
+def test_importing_nothing_that_compiles(tmp_path):
     """What a plain caption decodes with: numba alone would take seconds."""
     for extension in ("wav", "flac"):
         saved(tmp_path, healthy(extension, 3.0), f"clip.{extension}")

@@ -1,7 +1,6 @@
 """What holds no speech is marked, or refused where that is asked for; speech is neither."""
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,13 @@ CLIPS = 20
 
 @pytest.mark.ci
 @pytest.mark.parametrize("kind", [*PURE, mixed])
-def test_other_sounds_are_no_speech(kind: Callable[..., Any]) -> None:
+def test_other_sounds_are_no_speech(kind):
     taken = [seed for seed in range(CLIPS) if has_speech(sound(kind, 1000 + seed), RATE)]
     assert len(taken) <= CLIPS * (0.1 if kind is mixed else 0.05), taken
 
 
 @pytest.mark.parametrize("seconds", [0.1, 0.2, 0.29])
-def test_less_than_a_third_of_a_second_is_no_speech(seconds: float) -> None:
+def test_less_than_a_third_of_a_second_is_no_speech(seconds):
     clip, recording = load_audio(SAMPLE)
     loudest = int(np.argmax(np.convolve(clip**2, np.ones(1600), "same")))
     start = max(0, loudest - int(seconds * RATE / 2))
@@ -38,7 +37,7 @@ def test_less_than_a_third_of_a_second_is_no_speech(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("level_db", [-40, 0])
-def test_speech_is_found_at_any_level_and_beside_silence(level_db: float) -> None:
+def test_speech_is_found_at_any_level_and_beside_silence(level_db):
     clip = load_audio(SAMPLE)[0] * np.float32(10 ** (level_db / 20))
     assert has_speech(clip, RATE)
     assert has_speech(np.concatenate([np.zeros(12 * RATE, np.float32), clip, np.zeros(25 * RATE, np.float32)]), RATE)
@@ -47,7 +46,7 @@ def test_speech_is_found_at_any_level_and_beside_silence(level_db: float) -> Non
 @pytest.mark.data
 @pytest.mark.parametrize("clips_of_each", few([50, 200]))
 @pytest.mark.parametrize("corpus", few(["casia", "cremad", "emodb", "nemo", "ravdess", "secap"]))
-def test_speech_of_the_corpora_is_found(corpus: str, clips_of_each: int, data: Path) -> None:
+def test_speech_of_the_corpora_is_found(corpus, clips_of_each, data):
     paths = sorted((data / corpus / "audio").iterdir())
     chosen = random.Random(7).sample(paths, min(clips_of_each, len(paths)))
     marked = [path.name for path in chosen if not has_speech(load_audio(path)[0], RATE)]
@@ -60,7 +59,7 @@ def edge() -> Captioner:
 
 
 @pytest.fixture
-def clips(tmp_path: Path) -> tuple[Path, Path]:
+def clips(tmp_path) -> tuple[Path, Path]:
     """A tone, and speech with six seconds of the tone after it."""
     tone = (0.2 * np.sin(2 * np.pi * 440 / RATE * np.arange(6 * RATE))).astype(np.float32)
     clip = load_audio(SAMPLE)[0]
@@ -75,7 +74,7 @@ def _with(captioner: Captioner, **audio: Any) -> Captioner:
     return captioner.variant(config.model_copy(update={"audio": config.audio.model_copy(update=audio)}))
 
 
-def test_a_caption_of_a_tone_is_marked(edge: Captioner, clips: tuple[Path, Path]) -> None:
+def test_a_caption_of_a_tone_is_marked(edge, clips):
     marked, spoken = edge.caption(clips[0]), edge.caption(SAMPLE)
     assert marked.caption is not None
     assert (marked.flags, spoken.flags) == (("no_speech",), ())
@@ -83,7 +82,7 @@ def test_a_caption_of_a_tone_is_marked(edge: Captioner, clips: tuple[Path, Path]
     assert edge.run_samples(load_audio(clips[0])[0], 16_000).finish().flags
 
 
-def test_a_tone_is_refused_where_that_is_asked_for(edge: Captioner, clips: tuple[Path, Path]) -> None:
+def test_a_tone_is_refused_where_that_is_asked_for(edge, clips):
     refusing = _with(edge, refuse_no_speech=True)
     for refused in (lambda: refusing.caption(clips[0]), lambda: refusing.run_samples(load_audio(clips[0])[0], 16_000)):
         with pytest.raises(AudioContentError, match="holds no speech") as error:
@@ -92,7 +91,7 @@ def test_a_tone_is_refused_where_that_is_asked_for(edge: Captioner, clips: tuple
     assert refusing.caption(SAMPLE).flags == ()
 
 
-def test_pieces_are_checked_one_by_one(edge: Captioner, clips: tuple[Path, Path]) -> None:
+def test_pieces_are_checked_one_by_one(edge, clips):
     assert ["no_speech" in piece.flags for piece in _with(edge, segment=6.0).captions(clips[1])] == [False, True]
     first, second = _with(edge, segment=6.0, refuse_no_speech=True).captions(clips[1])
     assert first.error is None

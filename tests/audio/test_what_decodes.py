@@ -44,7 +44,7 @@ def of_libsndfile(container: str, seconds: float = 4.0) -> bytes:
 
 
 @pytest.mark.parametrize("container", ["NIST", "VOC", "avi"])
-def test_old_containers_that_are_cut_are_told(container: str, tmp_path: Path) -> None:
+def test_old_containers_that_are_cut_are_told(container, tmp_path):
     data = healthy("avi", 4.0) if container == "avi" else of_libsndfile(container)
     assert recorded(tmp_path, data).warnings == ()
     cut = recorded(tmp_path, data[: len(data) // 2])
@@ -63,21 +63,21 @@ TAGS = {
 
 @pytest.mark.parametrize("tag", TAGS)
 @pytest.mark.parametrize("extension", ["mp3", "sf.mp3", "flac", "ogg", "opus", "wav"])
-def test_what_stands_behind_the_sound_is_no_damage(extension: str, tag: str, tmp_path: Path) -> None:
+def test_what_stands_behind_the_sound_is_no_damage(extension, tag, tmp_path):
     sound = healthy(extension, 4.0)
     recording = recorded(tmp_path, sound + TAGS[tag])
     assert recording.warnings == ()
     assert recording.duration_s == pytest.approx(recorded(tmp_path, sound).duration_s, abs=0.1)
 
 
-def test_a_header_that_counts_next_to_nothing_is_called_wrong(tmp_path: Path) -> None:
+def test_a_header_that_counts_next_to_nothing_is_called_wrong(tmp_path):
     with pytest.raises(AudioDecodeError, match=r"its header counts 0.003 s, and about 4.0 s more may follow"):
         recorded(tmp_path, wav_bytes(PCM, 100))
 
 
 @pytest.mark.parametrize("percent", [20, 60, 97])
 @pytest.mark.parametrize("extension", [*SNDFILE, *FFMPEG])
-def test_of_a_cut_file_all_that_is_there_is_read_and_it_is_told(extension: str, percent: int, tmp_path: Path) -> None:
+def test_of_a_cut_file_all_that_is_there_is_read_and_it_is_told(extension, percent, tmp_path):
     data = healthy(extension, 4.0)
     path = saved(tmp_path, data[: len(data) * percent // 100 + 1], f"cut.{extension}")
     if plainly_decoded_s(path) < 0.1:
@@ -103,7 +103,7 @@ def test_of_a_cut_file_all_that_is_there_is_read_and_it_is_told(extension: str, 
         (flac_claiming(4000, 4.0), 4.0, ""),
     ],
 )
-def test_headers_are_hints(data: bytes, seconds: float, told: str, tmp_path: Path) -> None:
+def test_headers_are_hints(data, seconds, told, tmp_path):
     recording = recorded(tmp_path, data)
     assert recording.duration_s == pytest.approx(seconds, abs=0.01)
     assert told in " ".join(recording.warnings)
@@ -132,7 +132,7 @@ JOINED: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", JOINED)
-def test_joined_tagged_and_endless_files_are_read_to_the_end(name: str, tmp_path: Path) -> None:
+def test_joined_tagged_and_endless_files_are_read_to_the_end(name, tmp_path):
     recording = recorded(tmp_path, JOINED[name]())
     assert recording.duration_s == pytest.approx(4.0, abs=0.2)
     last = recorded(tmp_path, JOINED[name](), start_s=3.0)
@@ -170,7 +170,7 @@ CLOCKS = [("matroska", "libopus"), ("mp4", "aac"), ("webm", "libopus"), ("matros
 
 
 @pytest.mark.parametrize(("container", "codec"), few(CLOCKS, 2))
-def test_silence_fills_a_gap(container: str, codec: str, tmp_path: Path) -> None:
+def test_silence_fills_a_gap(container, codec, tmp_path):
     samples, recording = load_audio(saved(tmp_path, clocked(container, codec, [0.0, 4.0])))
     assert recording.duration_s == pytest.approx(5.0, abs=0.1)
     assert np.abs(samples[16000 * 2 : 16000 * 3]).max() < 1e-4 < np.abs(samples[-8000:]).max()
@@ -179,7 +179,7 @@ def test_silence_fills_a_gap(container: str, codec: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("container", "codec"), few(clock for clock in CLOCKS if clock[0] != "webm"))
-def test_times_count_from_the_start_of_the_file(container: str, codec: str, tmp_path: Path) -> None:
+def test_times_count_from_the_start_of_the_file(container, codec, tmp_path):
     path = saved(tmp_path, clocked(container, codec, [3.0, 4.0], picture=True))
     recording = open_recording(path, window_s=30.0)
     (piece,) = recording.pieces()
@@ -204,7 +204,7 @@ def strongest(recording: Recording) -> float:
 @pytest.mark.parametrize(
     ("container", "codec"), few([("ogg", "libopus"), *(clock for clock in CLOCKS if clock[0] != "webm")])
 )
-def test_a_sound_track_is_chosen_and_the_choice_is_told(container: str, codec: str, tmp_path: Path) -> None:
+def test_a_sound_track_is_chosen_and_the_choice_is_told(container, codec, tmp_path):
     path = saved(tmp_path, clocked(container, codec, [0.0], tracks=2))
     first = open_recording(path, window_s=30.0)
     assert "2 sound tracks, and track 1 is read" in " ".join(first.warnings)
@@ -216,9 +216,7 @@ def test_a_sound_track_is_chosen_and_the_choice_is_told(container: str, codec: s
 
 
 @pytest.mark.parametrize("extension", ["wav", "flac", "mp3"])
-def test_a_file_that_changes_in_the_first_pass_is_refused(
-    extension: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_changes_in_the_first_pass_is_refused(extension, tmp_path, monkeypatch):
     path = saved(tmp_path, healthy(extension, 3.0))
 
     def rewritten(*_: object) -> str:
@@ -235,14 +233,14 @@ def stereo(left: Samples, right: Samples) -> bytes:
 
 
 @pytest.mark.parametrize("share", [1.0, 0.97, 0.5])
-def test_inverted_channels_are_told_and_one_is_read(share: float, tmp_path: Path) -> None:
+def test_inverted_channels_are_told_and_one_is_read(share, tmp_path):
     left = tone(2.0)
     samples, recording = load_audio(saved(tmp_path, stereo(left, -share * left)))
     assert np.array_equal(samples, left[:, 0])
     assert "channels 1 and 2 are inverted copies" in recording.warnings[0]
 
 
-def test_other_channels_are_mixed(tmp_path: Path) -> None:
+def test_other_channels_are_mixed(tmp_path):
     left, right = tone(2.0), tone(2.0, hz=660.0)
     for second in (right, -0.05 * left, left, 0 * left):
         samples, recording = load_audio(saved(tmp_path, stereo(left, second)))
@@ -254,7 +252,7 @@ def test_other_channels_are_mixed(tmp_path: Path) -> None:
     assert "its 4 channels cancel each other" in recording.warnings[0]
 
 
-def test_a_channel_is_read_by_cuts_by_setting_or_each_by_itself(tmp_path: Path) -> None:
+def test_a_channel_is_read_by_cuts_by_setting_or_each_by_itself(tmp_path):
     left, right = tone(2.0), tone(2.0, hz=660.0)
     path = saved(tmp_path, stereo(left, right))
 
@@ -287,7 +285,7 @@ def test_a_channel_is_read_by_cuts_by_setting_or_each_by_itself(tmp_path: Path) 
     assert "1 cut is on a channel that it lacks" in recording.warnings[0]
 
 
-def test_each_leaves_out_what_says_nothing(tmp_path: Path) -> None:
+def test_each_leaves_out_what_says_nothing(tmp_path):
     left = tone(2.0)
     for second, told in ((0 * left, "nothing can be heard on channel 2"), (left, "channels 1 and 2 hold the same")):
         recording = open_recording(saved(tmp_path, stereo(left, second)), window_s=30.0, channel="each")
@@ -310,14 +308,14 @@ def test_each_leaves_out_what_says_nothing(tmp_path: Path) -> None:
         ([Cut(0, 1), Cut(3.95, 4.5)], [(0, 1)], "1 cut is outside"),
     ],
 )
-def test_cuts_beyond_the_recording(cuts: list[Cut], kept: list[tuple[float, float]], told: str, tmp_path: Path) -> None:
+def test_cuts_beyond_the_recording(cuts, kept, told, tmp_path):
     recording = recorded(tmp_path, healthy("wav", 4.0), cuts=cuts)
     assert [(cut.start_s, cut.end_s) for cut in recording.cuts] == kept
     assert told in " ".join(recording.warnings)
     assert bool(told) == bool(recording.warnings)
 
 
-def test_cuts_and_the_part(tmp_path: Path) -> None:
+def test_cuts_and_the_part(tmp_path):
     data = healthy("wav", 4.0)
     recording = recorded(tmp_path, data, cuts=[Cut(0, 1), Cut(1, 2), Cut(3, 4)], start_s=1.5, end_s=3.5)
     assert [(cut.start_s, cut.end_s) for cut in recording.cuts] == [(1.5, 2.0), (3.0, 3.5)]
@@ -329,7 +327,7 @@ def test_cuts_and_the_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("behind", ["another", "second data", "odd data"])
-def test_sound_behind_the_sound_of_a_wav_is_told(behind: str, tmp_path: Path) -> None:
+def test_sound_behind_the_sound_of_a_wav_is_told(behind, tmp_path):
     whole, half = wav_bytes(PCM), len(PCM) // 2
     more = {
         "another": whole + whole,
@@ -357,6 +355,6 @@ def test_sound_behind_the_sound_of_a_wav_is_told(behind: str, tmp_path: Path) ->
         (b"", "is empty"),
     ],
 )
-def test_files_in_the_place_of_a_recording_are_called_what_they_are(data: bytes, says: str, tmp_path: Path) -> None:
+def test_files_in_the_place_of_a_recording_are_called_what_they_are(data, says, tmp_path):
     with pytest.raises(AudioDecodeError, match=says):
         recorded(tmp_path, data)

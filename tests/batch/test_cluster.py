@@ -32,7 +32,7 @@ EAGER = {"RAY_worker_niceness": "0"}
 
 
 @pytest.fixture(scope="module")
-def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clips(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("clips")
     for index in range(80):
         write_voice(folder / f"{index:02d}.wav", index, 0.3)
@@ -68,13 +68,13 @@ def told(output: Path) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("killed", [1, 2])
 def test_actors_that_are_killed_and_a_run_that_is_resumed_cost_nothing(
-    clips: Path,
-    tmp_path: Path,
-    two_nodes: str,
-    specdec: Specdec,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-    killed: int,
-) -> None:
+    clips,
+    tmp_path,
+    two_nodes,
+    specdec,  # noqa: F811
+    monkeypatch,
+    killed,
+):
     """What a cluster writes is what one process writes."""
     whole, output = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
     monkeypatch.chdir(clips.parent)
@@ -120,7 +120,7 @@ def _title(child: psutil.Process) -> bytes:
         return b""
 
 
-def test_without_an_address_ray_is_started_for_the_length_of_the_run(clips: Path, tmp_path: Path) -> None:
+def test_without_an_address_ray_is_started_for_the_length_of_the_run(clips, tmp_path):
     command = [*COMMAND, "batch", clips.name, "-o", str(tmp_path / "out.jsonl"), *QUICK, "--ray"]
     # A folder of its own, or Ray finds the cluster of the tests above. Not tmp_path: sockets in it have short names.
     with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as folder:
@@ -132,7 +132,7 @@ def test_without_an_address_ray_is_started_for_the_length_of_the_run(clips: Path
     assert not _actors()
 
 
-def test_an_address_where_no_cluster_is_is_refused(clips: Path, tmp_path: Path) -> None:
+def test_an_address_where_no_cluster_is_is_refused(clips, tmp_path):
     code, err = finish(run(clips, tmp_path / "out.jsonl", "127.0.0.1:1", *QUICK))
     assert code == 2
     assert "127.0.0.1:1" in err

@@ -58,7 +58,7 @@ def captioned(*actors: SimpleNamespace, stopped: Stopped = lambda: False) -> lis
     return list(RayBackend(ray, list(actors), None).run(tasks, stopped))
 
 
-def test_every_actor_s_models_are_compared_also_when_it_was_started_again() -> None:
+def test_every_actor_s_models_are_compared_also_when_it_was_started_again():
     assert len(captioned(actor("1"), actor("1"))) == 3 * CHUNK
     with pytest.raises(CheckpointError, match=r"different models: edge\.weights is '1' and '2'"):
         captioned(actor("1"), actor("1"), actor("2"))
@@ -66,12 +66,12 @@ def test_every_actor_s_models_are_compared_also_when_it_was_started_again() -> N
         captioned(actor("1"), actor("1", "2"))
 
 
-def test_what_ray_cannot_mend_is_an_error_of_ours() -> None:
+def test_what_ray_cannot_mend_is_an_error_of_ours():
     with pytest.raises(UnexpectedError, match="ValueError: no"):
         captioned(actor("1", RayError("Traceback\nValueError: no")))
 
 
-def test_a_stop_ends_the_chunk_that_a_node_is_at() -> None:
+def test_a_stop_ends_the_chunk_that_a_node_is_at():
     worker, ended = Worker.__new__(Worker), list[bool]()
     worker._stopped = False
 

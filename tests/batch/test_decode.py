@@ -69,7 +69,7 @@ class Encoding:
 
 
 @pytest.mark.usefixtures("two_threads")
-def test_no_clip_waits_for_the_encoder_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_clip_waits_for_the_encoder_of_another(tmp_path, monkeypatch):
     edge = captioner(**QUICK)
     clips = prepared(edge, tmp_path, 4)
     encoding = Encoding(monkeypatch, clips[0])
@@ -83,9 +83,7 @@ def test_no_clip_waits_for_the_encoder_of_another(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("error", [RuntimeError, BaseException])  # a panic of an extension is no Exception
-def test_a_clip_whose_encoder_fails_fails_alone(
-    tmp_path: Path, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clip_whose_encoder_fails_fails_alone(tmp_path, error, monkeypatch):
     edge = captioner(**QUICK)
     clips = prepared(edge, tmp_path, 3)
     Encoding(monkeypatch, clips[1], error("no memory for it"))
@@ -96,7 +94,7 @@ def test_a_clip_whose_encoder_fails_fails_alone(
 
 
 @pytest.mark.ci
-def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_abandoned_batch_waits_for_no_cloud(tmp_path, monkeypatch):
     """A second Ctrl-C stops at once, and not when the server's time is up."""
     local = captioner(decoding__mode="lossless")
     assert local.pair.edge is not None
@@ -129,7 +127,7 @@ def test_an_abandoned_batch_waits_for_no_cloud(tmp_path: Path, monkeypatch: pyte
         assert time.monotonic() - started < 30
 
 
-def test_a_finished_clip_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_clip_is_not_kept(tmp_path, monkeypatch):
     ours = captioner(**QUICK)  # first: loading the pair tests it, in sessions of its own
     kept: list[weakref.ref[Session]] = []
     make = Session.__init__

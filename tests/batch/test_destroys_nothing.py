@@ -50,7 +50,7 @@ def line(path: str | Path, id_: str | None = None) -> Transcript:
 
 
 @pytest.fixture
-def stubbed(monkeypatch: pytest.MonkeyPatch) -> None:
+def stubbed(monkeypatch) -> None:
     monkeypatch.setattr("specdec_cli.cli.batch.here", lambda *_: nullcontext(Stub()))
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         monkeypatch.delenv(name, raising=False)
@@ -121,9 +121,7 @@ def run(rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("cases", [range(40), in_ci(range(40, 1000))], ids=str)
-def test_nothing_is_destroyed(
-    cases: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubbed: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_destroyed(cases, tmp_path, monkeypatch, stubbed, capsys):
     voices = [write_voice(tmp_path / f"{seed}.wav", seed, 0.2) for seed in range(4)]
     written = refused = 0
     for case in cases:

@@ -2,9 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,9 +12,10 @@ from specdec_cli.batch.local import MOST_READY_S, Loader, Prepared, Ready, prepa
 from specdec_cli.batch.output_file import Task
 from specdec_cli.batch.tasks import Outcome, Progress
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.transcript.lines import Mark
+from specdec_cli.transcript.lines import LineState
 from tests.batch.lines import failed_line, good_line
 from tests.mini_pair import captioner
+from tests.waiting import until
 
 
 def tasks(count: int) -> Iterator[Task]:
@@ -35,13 +35,6 @@ def going_on() -> bool:
     return False
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def loader_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("loader-")]
 
@@ -51,7 +44,7 @@ def drain(loader: Loader) -> list[Ready]:
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_every_task_is_prepared_once(workers: int) -> None:
+def test_every_task_is_prepared_once(workers):
     def every_third_has_no_audio(task: Task) -> Iterator[Ready]:
         yield clip(task) if int(task.item.path[:-4]) % 3 else Outcome(task.item)
 
@@ -65,7 +58,7 @@ def test_every_task_is_prepared_once(workers: int) -> None:
 
 @pytest.mark.parametrize("duration_s", [3.0, 30.0, 300.0])  # of models whose window is as long
 @pytest.mark.parametrize("workers", [1, 3])
-def test_no_more_audio_is_in_memory_than_allowed(workers: int, duration_s: float) -> None:
+def test_no_more_audio_is_in_memory_than_allowed(workers, duration_s):
     prepared: list[str] = []
 
     def in_pieces(task: Task) -> Iterator[Ready]:
@@ -74,13 +67,13 @@ def test_no_more_audio_is_in_memory_than_allowed(workers: int, duration_s: float
             yield clip(task, duration_s)
 
     with Loader(tasks(2), in_pieces, going_on, workers=workers) as loader:
-        until(lambda: len(prepared) * duration_s >= MOST_READY_S)
+        assert until(lambda: len(prepared) * duration_s >= MOST_READY_S)
         time.sleep(0.1)
         assert (len(prepared) - workers - 1) * duration_s < MOST_READY_S
         assert len(drain(loader)) == 400
 
 
-def test_outcomes_without_audio_are_bounded_too() -> None:
+def test_outcomes_without_audio_are_bounded_too():
     taken: list[str] = []
 
     def found(task: Task) -> Iterator[Ready]:
@@ -88,20 +81,20 @@ def test_outcomes_without_audio_are_bounded_too() -> None:
         yield Outcome(task.item)
 
     with Loader(tasks(100_000), found, going_on, workers=2):
-        until(lambda: len(taken) >= MOST_READY_S)
+        assert until(lambda: len(taken) >= MOST_READY_S)
         time.sleep(0.1)
         assert len(taken) <= MOST_READY_S + 2
 
 
-def test_a_run_that_is_torn_down_leaves_no_thread_waiting_for_room() -> None:
+def test_a_run_that_is_torn_down_leaves_no_thread_waiting_for_room():
     loader = Loader(tasks(100), lambda task: iter([clip(task, 2.0 * MOST_READY_S)]), going_on, workers=4)
     loader.__enter__()
     loader.take(wait=True)
     loader.__exit__(KeyboardInterrupt)
-    until(lambda: not loader_threads())
+    assert until(lambda: not loader_threads())
 
 
-def test_what_goes_wrong_while_scanning_is_raised_where_it_is_read() -> None:
+def test_what_goes_wrong_while_scanning_is_raised_where_it_is_read():
     def broken() -> Iterator[Task]:
         yield from tasks(3)
         raise RuntimeError("the disk is gone")
@@ -111,10 +104,10 @@ def test_what_goes_wrong_while_scanning_is_raised_where_it_is_read() -> None:
         Loader(broken(), one_clip, going_on, workers=2) as loader,
     ):
         drain(loader)
-    until(lambda: not loader_threads())
+    assert until(lambda: not loader_threads())
 
 
-def test_a_stop_ends_a_wait() -> None:
+def test_a_stop_ends_a_wait():
     gate = threading.Event()
 
     def slow(task: Task) -> Iterator[Ready]:
@@ -128,17 +121,17 @@ def test_a_stop_ends_a_wait() -> None:
         gate.set()
 
 
-def test_what_cannot_be_read_any_more_keeps_its_caption(tmp_path: Path) -> None:
+def test_what_cannot_be_read_any_more_keeps_its_caption(tmp_path):
     ready = partial(prepare, captioner(decoding__mode="edge"))
     none = InputFile(str(tmp_path / "none.wav"))
-    assert list(ready(Task(none, (Mark(0, 1, True, "0" * 64),)))) == [Outcome(none, captioned=True)]
+    assert list(ready(Task(none, (LineState(0, 1, True, "0" * 64),)))) == [Outcome(none, captioned=True)]
     (never_there,) = ready(Task(none))
     assert isinstance(never_there, Outcome)
     assert never_there.line.error is not None
 
 
 @pytest.mark.parametrize(("before", "captioned"), [(False, 1), (True, 2)])
-def test_a_recording_counts_once_in_whatever_order_its_pieces_end(before: bool, captioned: int) -> None:
+def test_a_recording_counts_once_in_whatever_order_its_pieces_end(before, captioned):
     counts, long, broken = Progress(), InputFile("long.wav"), InputFile("broken.wav")
     counts.add(Outcome(long, good_line("long.wav"), of=4))
     counts.add(Outcome(broken, failed_line("broken.wav"), captioned=before))

@@ -1,16 +1,20 @@
 """Who is in an output, which lines stand, and what a refusal leaves as it was."""
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from specdec_cli.batch.output_file import Output
+from specdec_cli.batch.output_file import Check, Output, accepting
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.lines import Line
-from tests.batch.lines import failed_line, good_line, write
+from specdec_cli.transcript.records import ModelInfo, Models
+from specdec_cli.transcript.terms import Terms, loaded_changes
+from tests.batch.lines import SETTINGS, failed_line, good_line, write
 from tests.transcript.lines import read_transcripts
 
 
@@ -68,7 +72,7 @@ STANDING: dict[str, tuple[list[Transcript], list[str | None], bool]] = {
 
 
 @pytest.mark.parametrize("case", STANDING)
-def test_lines_that_stand_are_kept_and_put_together(tmp_path: Path, case: str) -> None:
+def test_lines_that_stand_are_kept_and_put_together(tmp_path, case):
     lines, captions, complete = STANDING[case]
     others = good_line("/x.wav", "other"), good_line("/y.wav", "other")
     path = write(tmp_path / "o.jsonl", others[0], *lines[:1], others[1], *lines[1:])
@@ -82,7 +86,7 @@ def test_lines_that_stand_are_kept_and_put_together(tmp_path: Path, case: str) -
     assert os.listdir(tmp_path) == ["o.jsonl"]
 
 
-def test_new_lines_take_the_place_of_old_ones_when_it_is_closed_and_a_link_stays_one(tmp_path: Path) -> None:
+def test_new_lines_take_the_place_of_old_ones_when_it_is_closed_and_a_link_stays_one(tmp_path):
     (tmp_path / "disk").mkdir()
     real = write(tmp_path / "disk" / "real.jsonl", failed_line("/a.wav"), good_line("/b.wav"))
     link = tmp_path / "o.jsonl"
@@ -97,7 +101,7 @@ def test_new_lines_take_the_place_of_old_ones_when_it_is_closed_and_a_link_stays
     assert all(line.caption for line in read_transcripts(real))
 
 
-def test_a_text_that_looks_like_rounds_is_no_end(tmp_path: Path) -> None:
+def test_a_text_that_looks_like_rounds_is_no_end(tmp_path):
     tricky = good_line("/a.wav", caption='x","rounds":[{"y":1}]', prompt='","rounds":[')
     path = write(tmp_path / "o.jsonl", tricky, good_line("/b\u2028.wav"))
     lines: list[Line] = []
@@ -111,9 +115,7 @@ def test_a_text_that_looks_like_rounds_is_no_end(tmp_path: Path) -> None:
     [('"totals":', '"totals"'), ('"rounds":[]', '"rounds":[{]'), ('"rounds":[]', '"rounds":{}'), ('"uplink"', '"up'),
      ('}\n', '\n'), ('"timing":', '"timing":\0'), ('"load_s":null', '"load_s":NaN')],
 )  # fmt: skip
-def test_a_line_that_is_damaged_within_its_rounds_is_not_taken_as_captioned(
-    tmp_path: Path, there: str, damaged: str
-) -> None:
+def test_a_line_that_is_damaged_within_its_rounds_is_not_taken_as_captioned(tmp_path, there, damaged):
     """And the file stays as it is, so that the good lines can be saved."""
     path, whole = tmp_path / "o.jsonl", f"{good_line('/a.wav').to_json()}\n"
     assert there in whole
@@ -126,7 +128,7 @@ def test_a_line_that_is_damaged_within_its_rounds_is_not_taken_as_captioned(
     assert path.read_text("utf-8") == before
 
 
-def test_a_refused_line_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+def test_a_refused_line_leaves_the_file_as_it_was(tmp_path):
     def refuse(line: Line) -> None:
         raise ConfigError(f"line {line.number}")
 
@@ -141,10 +143,74 @@ def test_a_refused_line_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     assert files(path) == ["b.wav"]
 
 
-def test_a_run_that_writes_nothing_leaves_no_file(tmp_path: Path) -> None:
+def test_a_run_that_writes_nothing_leaves_no_file(tmp_path):
     with Output(tmp_path / "o.jsonl", accept):
         pass
     (tmp_path / "mine.jsonl").touch()
     with Output(tmp_path / "mine.jsonl", accept):
         pass
     assert os.listdir(tmp_path) == ["mine.jsonl"]
+
+
+# --- the refusal to mix settings in one output ---
+
+
+def terms(**changes: object) -> Check:
+    asked = changes.pop("asked", lambda _: ("en", "Describe."))
+    made: dict[str, object] = {"mode": "edge", "settings": {**SETTINGS, "stop_strings": ()}, "edge": "edge"}
+    known = Terms(**{"language": None, "prompt": None, "cloud": None, "labels": False, **made, **changes})
+    return accepting(known, asked)
+
+
+def opened(tmp_path: Path, accepts: Check, *lines: Transcript) -> Output:
+    with Output(write(tmp_path / "o.jsonl", *lines), accepts) as output:
+        return output
+
+
+def test_the_same_settings_are_accepted(tmp_path):
+    other_style = good_line("/b.wav", settings={**SETTINGS, "style": None})
+    opened(tmp_path, terms(), good_line("/a.wav"), failed_line("/c.wav"), other_style)
+    opened(tmp_path, terms(asked=lambda _: None), good_line("/a.wav", language="zh", prompt="别的"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"mode": "hybrid"}, "mode was 'edge' and is 'hybrid'"),
+        ({"settings": {**SETTINGS, "k": 3, "threshold": 2.0}}, "k was 5 and is 3; threshold was 1.1 and is 2.0"),
+        ({"settings": {**SETTINGS, "new": 1}}, "new was null and is 1"),
+        ({"settings": {key: SETTINGS[key] for key in SETTINGS if key != "k"}}, "k was 5 and is null"),
+        ({"edge": "other"}, "edge.model was 'edge' and is 'other'"),
+        ({"cloud": "cloud"}, "cloud.model was null and is 'cloud'"),
+        ({"asked": lambda _: ("zh", "描述")}, "language was 'en' and is 'zh'; prompt was 'Describe.' and is '描述'"),
+    ],
+)
+def test_other_settings_are_named_with_both_values(tmp_path, changes, said):
+    with pytest.raises(ConfigError) as raised:
+        opened(tmp_path, terms(**changes), good_line("/a.wav"))
+    assert raised.value.message == f"{tmp_path / 'o.jsonl'}:1 was made with other settings: {said}."
+    assert "--overwrite" in (raised.value.hint or "")
+
+
+KNOWN = {"name": "edge", "dtype": "float32", "device": "cpu", "weights": "sha256:1"}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "suggested", "told"),
+    [
+        ("sha256:1", {}, None, None),
+        (None, {}, None, None),  # weights that nobody knows are not refused
+        ("sha256:1", {"weights": None}, None, None),
+        ("sha256:1", {"weights": "sha256:2"}, None, r"edge\.weights was .sha256:1. and is .sha256:2."),
+        ("sha256:1", {"dtype": "bfloat16", "device": "cuda:0"}, None, r"edge\.dtype was .float32. and is .bfloat16."),
+        ("sha256:1", {}, {"edge": {"repetition_penalty": 1.1}}, "suggested was null and is .*repetition_penalty"),
+    ],
+)
+def test_other_models_are_refused_once_they_are_known(tmp_path, then, now, suggested, told):
+    models = Models(edge=ModelInfo(**KNOWN | {"weights": then}), cloud=None)
+    failed = failed_line("/b.wav")  # which came to no model, so that none can have suggested anything
+    output = opened(tmp_path, terms(), failed, good_line("/a.wav", models=models))
+    loaded = Models(edge=ModelInfo(**KNOWN | now), cloud=None)
+    here = SimpleNamespace(models=loaded, settings={"suggested": suggested} if suggested else {})
+    with nullcontext() if told is None else pytest.raises(ConfigError, match=rf"o\.jsonl:2 .*{told}"):
+        output.require(lambda line: loaded_changes(line.head, here, ("dtype", "weights")))

@@ -25,6 +25,6 @@ def lossless() -> Captioner:
 
 
 @pytest.fixture(scope="module")
-def clip(lossless: Captioner) -> BenchClip:
+def clip(lossless) -> BenchClip:
     """A clip for it."""
     return clip_of(lossless)

@@ -6,7 +6,7 @@ from specdec_cli.bench.pays import ACCEPTED, BLOCK, VERIFIED, advice, expected_g
 from tests.tiny import tiny_model
 
 
-def test_gains_are_those_of_the_formula() -> None:
+def test_gains_are_those_of_the_formula():
     """Against a plain sum over the outcomes of a block, for verifications that cost what a step does."""
     edge_ms, cloud_ms = 1.0, 10.0
     rates = []
@@ -24,13 +24,13 @@ def test_gains_are_those_of_the_formula() -> None:
 @pytest.mark.parametrize(
     ("edge_ms", "said"), [(10.0, "use --mode cloud"), (8.0, "use hybrid or cloud, not lossless"), (1.0, "")]
 )
-def test_an_edge_that_is_too_slow_is_advised_against(edge_ms: float, said: str) -> None:
+def test_an_edge_that_is_too_slow_is_advised_against(edge_ms, said):
     found = advice(expected_gains(edge_ms, 10.0, 11.0))
     assert said in found
     assert bool(said) == bool(found)
 
 
-def test_both_models_are_measured_here() -> None:
+def test_both_models_are_measured_here():
     edge, cloud = tiny_model(1, layers=1), tiny_model(2)
     assert 0 < forward_ms(cloud, BLOCK + 1) < 5000
     told = what_to_expect(edge, cloud)

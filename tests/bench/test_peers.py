@@ -23,7 +23,7 @@ def _stand_ins() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("family", named(KINDS, "qwen2-audio"))
-def test_generate_takes_the_prompt_of_any_family(family: str) -> None:
+def test_generate_takes_the_prompt_of_any_family(family):
     edge = model(family, 0)
     clip = prompt(edge, 1)
     given = settings(mode="edge", max_new_tokens=MOST, loop_period=0, repetition_penalty=1.0, no_repeat_ngram=0)

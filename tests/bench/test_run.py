@@ -10,7 +10,7 @@ from tests.mini_pair import captioner
 
 
 @pytest.mark.ci
-def test_a_generate_that_fails_is_left_out_and_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_generate_that_fails_is_left_out_and_noted(monkeypatch):
     def fail(*_: object) -> None:
         raise NotImplementedError
 
@@ -34,7 +34,7 @@ def test_a_generate_that_fails_is_left_out_and_noted(monkeypatch: pytest.MonkeyP
         (0.9, 1.3, "For speed, use hybrid or cloud, not lossless."),
     ],
 )
-def test_what_pays_is_said_from_what_was_measured(lossless: float, hybrid: float, advice: str) -> None:
+def test_what_pays_is_said_from_what_was_measured(lossless, hybrid, advice):
     def contender(name: str, gain: float) -> SimpleNamespace:
         return SimpleNamespace(name=name, to_cloud=SimpleNamespace(value=gain))
 

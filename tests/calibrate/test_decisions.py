@@ -1,7 +1,5 @@
 """Which captions of a file of transcripts count, and with which class as the right one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +28,13 @@ def read(folder: Path, *lines: str) -> list[tuple[str, str, float]]:
     return [(decision.mode, decision.named, decision.classes["sad"]) for decision in found]
 
 
-def test_of_a_clip_that_was_captioned_again_the_last_caption_counts(tmp_path: Path) -> None:
+def test_of_a_clip_that_was_captioned_again_the_last_caption_counts(tmp_path):
     failed = piece(None, None, file="a.wav", error=ErrorInfo(type="CloudError", message="gone"))
     lines = [captioned("happy", 0.4, degraded="the cloud failed"), captioned("sad", 0.7), failed]
     assert read(tmp_path, *lines) == [("edge", "sad", 0.7)]
 
 
-def test_captions_of_several_modes_all_count(tmp_path: Path) -> None:
+def test_captions_of_several_modes_all_count(tmp_path):
     lines = [
         captioned("sad", 0.6, mode="edge"),
         captioned("sad", 0.9, mode="cloud"),
@@ -45,7 +43,7 @@ def test_captions_of_several_modes_all_count(tmp_path: Path) -> None:
     assert sorted(read(tmp_path, *lines)) == [("cloud", "sad", 0.9), ("edge", "sad", 0.8)]
 
 
-def test_an_earlier_calibration_is_undone(tmp_path: Path) -> None:
+def test_an_earlier_calibration_is_undone(tmp_path):
     scores = {"emotion": {"by": "edge", "classes": {"sad": 0.8, "happy": 0.2}, "other": 0.0, "temperature": 2.0}}
     ((_, _, sad),) = read(tmp_path, piece(None, None, file="a.wav", labels={"emotion": "sad"}, scores=scores))
     assert sad == pytest.approx(0.8**2 / (0.8**2 + 0.2**2))

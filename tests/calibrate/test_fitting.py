@@ -1,7 +1,6 @@
 """A temperature that was put in is found again, errors are measured where nothing was fitted, and files are refused."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from specdec_cli.labels.references import References
 from specdec_cli.plot.reliability import reliability as diagram
 from specdec_cli.types import Decider
 from tests.cli.conftest import *  # noqa: F403 - its fixtures
-from tests.cli.conftest import Specdec
 from tests.mini_pair import RATE, captioner, voice, write_voice
 
 NAMES = ("happy", "sad", "angry")
@@ -35,11 +33,11 @@ def decisions(count: int, too_sure: float, by: Decider = "cloud", weights: str =
 
 
 @pytest.mark.parametrize("too_sure", [0.5, 1.0, 2.5])
-def test_a_temperature_is_found_again(too_sure: float) -> None:
+def test_a_temperature_is_found_again(too_sure):
     assert fit_temperature(decisions(4000, too_sure)) == pytest.approx(too_sure, rel=0.1)
 
 
-def test_a_calibration_lowers_the_error_where_it_was_not_fitted() -> None:
+def test_a_calibration_lowers_the_error_where_it_was_not_fitted():
     found = calibrate(decisions(2000, 2.5), by_speaker=True)
     (fit,) = found.fits
     assert (fit.attribute, fit.mode, found.groups) == ("emotion", "hybrid", 8)
@@ -47,13 +45,13 @@ def test_a_calibration_lowers_the_error_where_it_was_not_fitted() -> None:
     assert fit.calibrated.ece < 0.05
 
 
-def test_what_gains_nothing_is_left_as_it_is() -> None:
+def test_what_gains_nothing_is_left_as_it_is():
     honest = calibrate([*decisions(2000, 1.0), *decisions(20, 2.0, by="edge")], by_speaker=True)
     assert honest.models["cloud"].temperatures == {"emotion": pytest.approx(1, abs=0.1)}
     assert "edge" not in honest.models
 
 
-def test_the_error_is_the_mean_distance_of_the_bins() -> None:
+def test_the_error_is_the_mean_distance_of_the_bins():
     given = [(0.95, "happy"), (0.95, "sad"), (0.55, "happy"), (0.55, "happy")]
     made = [
         Decision("edge", "emotion", {"happy": p, "sad": 1 - p}, "happy", truth, "", "", "edge") for p, truth in given
@@ -63,7 +61,7 @@ def test_the_error_is_the_mean_distance_of_the_bins() -> None:
     assert [(each.captions, each.accuracy) for each in found.bins] == [(2, 1.0), (2, 0.5)]
 
 
-def test_a_calibration_is_of_one_pair_and_has_a_temperature() -> None:
+def test_a_calibration_is_of_one_pair_and_has_a_temperature():
     made = decisions(300, 2.0)
     file = calibrate(made, by_speaker=True).file("0")
     assert file.models["cloud"].temperatures["emotion"] == pytest.approx(2, rel=0.3)
@@ -75,14 +73,14 @@ def test_a_calibration_is_of_one_pair_and_has_a_temperature() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": "specdec gate"}', '{"models": {"edge": 1}}'])
-def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+def test_another_file_is_refused(tmp_path, text):
     path = tmp_path / "calibration.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match="is not a calibration file"):
         read_calibration(path)
 
 
-def test_the_diagram_says_what_it_shows() -> None:
+def test_the_diagram_says_what_it_shows():
     found = calibrate(decisions(500, 2.0), by_speaker=True)
     drawn = diagram(found, "emotion").decode()
     assert "ECE " in drawn
@@ -91,12 +89,12 @@ def test_the_diagram_says_what_it_shows() -> None:
 
 
 @pytest.mark.ci
-def test_the_shipped_file_is_of_the_shipped_weights() -> None:
+def test_the_shipped_file_is_of_the_shipped_weights():
     scores = captioner().labelled(Lexicon.load()).run_samples(voice(0), RATE).finish().scores
     assert scores["emotion"].temperature is not None
 
 
-def test_a_caption_in_two_files_counts_once_and_a_replaced_one_not_at_all(tmp_path: Path) -> None:
+def test_a_caption_in_two_files_counts_once_and_a_replaced_one_not_at_all(tmp_path):
     made = captioner().labelled(Lexicon.load()).run_samples(voice(0), RATE).finish()
     lines = [made.model_copy(update={"file": f"/in/{name}.wav", "sha256": name * 64}) for name in "aab"]
     lines[0] = lines[0].model_copy(update={"sha256": "c" * 64})  # of another content, which is there no more
@@ -109,7 +107,7 @@ def test_a_caption_in_two_files_counts_once_and_a_replaced_one_not_at_all(tmp_pa
 
 
 @pytest.mark.parametrize("command", ["calibrate", "review"])
-def test_a_row_that_may_be_about_two_recordings_is_refused(specdec: Specdec, tmp_path: Path, command: str) -> None:
+def test_a_row_that_may_be_about_two_recordings_is_refused(specdec, tmp_path, command):
     made = captioner().labelled(Lexicon.load()).run_samples(voice(0), RATE).finish()
     lines = [made.model_copy(update={"file": f"/in/{name}/1.wav"}).to_json() for name in ("ann", "bob")]
     (tmp_path / "out.jsonl").write_text("\n".join(lines))
@@ -120,7 +118,7 @@ def test_a_row_that_may_be_about_two_recordings_is_refused(specdec: Specdec, tmp
 
 
 @pytest.mark.ci
-def test_from_captions_to_a_calibration_in_use(specdec: Specdec, tmp_path: Path) -> None:
+def test_from_captions_to_a_calibration_in_use(specdec, tmp_path):
     """Transcripts, references, file, and captions with it."""
     files = [write_voice(tmp_path / f"{seed}.wav", seed, 0.6) for seed in range(50)]
     output, table, file = (tmp_path / name for name in ("out.jsonl", "truth.jsonl", "calibration.json"))

@@ -16,14 +16,14 @@ Specdec = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="session")
-def recordings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def recordings(tmp_path_factory) -> list[str]:
     """Three short recordings."""
     folder = tmp_path_factory.mktemp("recordings")
     return [str(write_voice(folder / f"voice {seed}.wav", seed, 1.0)) for seed in range(3)]
 
 
 @pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_environment(monkeypatch) -> None:
     for name in os.environ:
         if name.startswith("SPECDEC_") or name in ("CI", "NO_COLOR", "FORCE_COLOR"):
             monkeypatch.delenv(name)
@@ -31,7 +31,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def specdec(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Specdec:
+def specdec(monkeypatch, tmp_path, capfdbinary) -> Specdec:
     """Run `specdec ARGUMENTS` in this process and the temporary folder, with the mini pair in place of loading it.
 
     `loads=False`: it must come to its end without a model.

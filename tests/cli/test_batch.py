@@ -5,16 +5,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
 
 from specdec_cli.batch.output_file import Output
 from specdec_cli.captioner import Captioner
 from specdec_cli.transcript import Transcript
-from tests.cli.conftest import Specdec
 from tests.cli.harness import QUICK, Outcome, telling
-from tests.mini_pair import RATE, captioner, voice, write_voice
+from tests.mini_pair import captioner, write_voice
 from tests.tiers import few, in_ci
 from tests.transcript.lines import read_transcripts
 
@@ -24,7 +21,7 @@ LOAD = Captioner.load  # which `specdec` has replaced
 
 
 @pytest.fixture(scope="module")
-def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clips(tmp_path_factory) -> Path:
     """Two folders with recordings of the same names, of different lengths, which every test leaves as they are."""
     folder = tmp_path_factory.mktemp("clips")
     for index, name in enumerate(("ann/1.wav", "ann/2.wav", "bob/1.wav", "bob/2.wav", "bob/3.wav")):
@@ -34,7 +31,7 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def batch(specdec: Specdec) -> Batch:
+def batch(specdec) -> Batch:
     """Run `specdec batch ARGUMENTS --output out.jsonl`."""
     return lambda *arguments, **how: specdec("batch", *arguments, "--output", OUTPUT, **how)
 
@@ -58,9 +55,7 @@ def by_name(output: Path, folder: Path) -> dict[str, Transcript]:
     ],
     ids=" ".join,
 )
-def test_transcripts_are_those_of_the_single_command(
-    batch: Batch, specdec: Specdec, clips: Path, flags: tuple[str, ...]
-) -> None:
+def test_transcripts_are_those_of_the_single_command(batch, specdec, clips, flags):
     flags = (*flags, "--labels")
     size = ("--batch-size", "1", "--set", "runtime.workers=1") if "0.1" in flags else ("--set", "runtime.workers=3")
     assert batch(clips, "-r", *flags, *size).code == 0
@@ -74,7 +69,7 @@ def test_transcripts_are_those_of_the_single_command(
         assert telling(line) == telling(alone[name]), name
 
 
-def test_captions_that_contradict_the_sound_are_marked_in_lines_and_exports(batch: Batch, clips: Path) -> None:
+def test_captions_that_contradict_the_sound_are_marked_in_lines_and_exports(batch, clips):
     """No rate fits the lexicon of the test, so that every caption with a rate contradicts the sound."""
     words = {"figure": "rate_per_s", "classes": {name: {"least": 99} for name in ("slow", "moderate", "fast")}}
     lexicon = Path("words.yaml")
@@ -93,7 +88,7 @@ def test_captions_that_contradict_the_sound_are_marked_in_lines_and_exports(batc
     assert Path("texts/out.csv").read_text("utf-8").count("contradicts") == 2
 
 
-def test_a_manifest_brings_ids_languages_and_prompts(batch: Batch, clips: Path) -> None:
+def test_a_manifest_brings_ids_languages_and_prompts(batch, clips):
     manifest, none = Path("list.tsv"), Path("none.wav")
     english = "Summarise the speaker's voice and emotion in one English sentence."
     rows = [
@@ -125,7 +120,7 @@ def test_a_manifest_brings_ids_languages_and_prompts(batch: Batch, clips: Path) 
     assert (outcome.code, "language was 'zh' and is 'en'" in outcome.err) == (2, True)
 
 
-def test_the_first_failure_may_end_it(batch: Batch) -> None:
+def test_the_first_failure_may_end_it(batch):
     Path("many").mkdir()
     for index in range(40):
         write_voice(Path(f"many/{index:02d}.wav"), index, 0.3)
@@ -137,31 +132,13 @@ def test_the_first_failure_may_end_it(batch: Batch) -> None:
     assert len(lines) < 20
 
 
-@pytest.mark.parametrize("command", ["caption", "batch"])
-def test_what_has_nothing_to_describe_is_not_tried_again(specdec: Specdec, command: str) -> None:
-    part = np.concatenate([voice(1, 2.0), np.zeros(2 * RATE, np.float32)])
-    for name, samples in (("part", part), ("silent", np.zeros(RATE, np.float32)), ("short", voice(1, 0.05))):
-        soundfile.write(f"{name}.wav", samples, RATE)
-    given = (command, "part.wav", "silent.wav", "short.wav", "--segment", "2", *QUICK, "-o", OUTPUT)
-    assert specdec(*given).code == 1
-    before = OUTPUT.read_bytes()
-    outcome = specdec(*given, loads=False)
-    assert (outcome.code, OUTPUT.read_bytes()) == (0, before)
-    assert "3 done before (2 without a caption)" in outcome.err
-    write_voice(Path("silent.wav"), 2, 1.0)  # another content is captioned
-    assert specdec(*given).code == 0
-    assert sum(line.caption is not None for line in read_transcripts(OUTPUT)) == 2
-
-
-def test_an_output_in_use_is_left_alone(batch: Batch, clips: Path) -> None:
+def test_an_output_in_use_is_left_alone(batch, clips):
     with Output(OUTPUT, None):
         outcome = batch(clips, "-r", loads=False)
     assert (outcome.code, "being written by another run" in outcome.err) == (3, True)
 
 
-def test_a_batch_that_cannot_load_its_models_drops_nothing(
-    batch: Batch, clips: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_cannot_load_its_models_drops_nothing(batch, clips, monkeypatch):
     assert batch(clips / "ann", *QUICK).code == 0
     done = OUTPUT.read_bytes()
     monkeypatch.setattr(Captioner, "load", LOAD)
@@ -169,7 +146,7 @@ def test_a_batch_that_cannot_load_its_models_drops_nothing(
     assert OUTPUT.read_bytes() == done
 
 
-def test_quiet_is_failures_alone_with_how_to_caption_those_again(batch: Batch, clips: Path) -> None:
+def test_quiet_is_failures_alone_with_how_to_caption_those_again(batch, clips):
     assert batch(clips / "ann", "-q", *QUICK).err == ""
     Path("broken.wav").write_bytes(b"RIFF" + bytes(40))
     *errors, retry = batch("broken.wav", clips / "bob" / "1.wav", "none.wav", "-q", *QUICK).err.splitlines()
@@ -181,8 +158,8 @@ def test_quiet_is_failures_alone_with_how_to_caption_those_again(batch: Batch, c
 
 @pytest.mark.parametrize("named", few([True, False]))
 def test_a_resumed_run_guesses_from_its_output_and_from_transcripts_that_it_is_given(
-    batch: Batch, specdec: Specdec, clips: Path, monkeypatch: pytest.MonkeyPatch, named: bool
-) -> None:
+    batch, specdec, clips, monkeypatch, named
+):
     Path("captions.json").write_text('{"weights": {}, "captions": {}}')
     monkeypatch.setattr("specdec_cli.pair_loading.SHIPPED_CAPTIONS", Path("captions.json"))
     earlier = Path("earlier.jsonl") if named else OUTPUT

@@ -5,7 +5,6 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +29,7 @@ CLIPS = 30
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def many(tmp_path_factory) -> Path:
     """Recordings in two folders: most of them short, three cut into pieces, two broken."""
     folder = tmp_path_factory.mktemp("many")
     for half in ("a", "b"):
@@ -55,14 +54,14 @@ def sorted_lines(output: Path) -> list[tuple[object, ...]]:
 
 
 @pytest.fixture(scope="module")
-def whole(many: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
+def whole(many, tmp_path_factory) -> tuple[Outcome, Path]:
     """A run that nobody interrupts, and its output."""
     output = tmp_path_factory.mktemp("whole") / "out.jsonl"
     return Fork(arguments(many, output)).wait(), output
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(whole: tuple[Outcome, Path]) -> list[tuple[object, ...]]:
+def uninterrupted(whole) -> list[tuple[object, ...]]:
     outcome, output = whole
     assert outcome.code == 1, outcome.err
     lines = sorted_lines(output)
@@ -87,9 +86,7 @@ def kill_and_resume(folder: Path, output: Path, seed: int, kills: int) -> int:
 
 
 @pytest.mark.parametrize(("seeds", "kills"), [(range(1), 3), (range(1, 6), 5)], ids=["few", "many"])
-def test_a_batch_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
-    many: Path, tmp_path: Path, uninterrupted: list[tuple[object, ...]], seeds: Sequence[int], kills: int
-) -> None:
+def test_a_batch_that_is_killed_again_and_again_ends_as_if_it_had_not_been(many, tmp_path, uninterrupted, seeds, kills):
     died = 0
     for seed in seeds:
         output = tmp_path / f"{seed}.jsonl"
@@ -100,9 +97,7 @@ def test_a_batch_that_is_killed_again_and_again_ends_as_if_it_had_not_been(
     assert died >= (kills - 1) * len(seeds)
 
 
-def test_an_interruption_finishes_what_has_begun_and_says_how_to_go_on(
-    many: Path, tmp_path: Path, uninterrupted: list[tuple[object, ...]]
-) -> None:
+def test_an_interruption_finishes_what_has_begun_and_says_how_to_go_on(many, tmp_path, uninterrupted):
     output = tmp_path / "out.jsonl"
     fork = Fork(arguments(many, output))
     fork.wait_for_lines(output, 3)
@@ -124,7 +119,7 @@ def test_an_interruption_finishes_what_has_begun_and_says_how_to_go_on(
     assert sorted_lines(output) == uninterrupted
 
 
-def test_a_second_interruption_stops_at_once(tmp_path: Path) -> None:
+def test_a_second_interruption_stops_at_once(tmp_path):
     folder = tmp_path / "clips"
     folder.mkdir()
     for index in range(12):
@@ -152,7 +147,7 @@ def many_links(folder: Path, count: int) -> Path:
     return folder
 
 
-def test_five_thousand_files_are_begun_at_once(tmp_path: Path) -> None:
+def test_five_thousand_files_are_begun_at_once(tmp_path):
     folder, output = many_links(tmp_path / "many", 5000), tmp_path / "out.jsonl"
     started = time.monotonic()
     fork = Fork(["batch", str(folder), "-o", str(output), *QUICK, "--limit", "200"])
@@ -164,7 +159,7 @@ def test_five_thousand_files_are_begun_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_memory_stays_flat(tmp_path: Path) -> None:
+def test_memory_stays_flat(tmp_path):
     files = 600
     folder, output = many_links(tmp_path / "many", files), tmp_path / "out.jsonl"
     fork = Fork(["batch", str(folder), "-o", str(output), *QUICK])

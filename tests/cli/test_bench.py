@@ -7,7 +7,6 @@ from pathlib import Path
 from specdec_cli.bench.contenders import Bench
 from specdec_cli.console.pages import bench_page
 from specdec_cli.console.tables import print_page
-from tests.cli.conftest import Specdec
 from tests.console.screens import Screen
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "en_male_pauses.flac"
@@ -16,7 +15,7 @@ OURS = {"edge", "cloud", "lossless", "hybrid"}
 PEERS = {"generate-edge", "generate-cloud"}
 
 
-def test_one_round_as_json_and_its_page(specdec: Specdec) -> None:
+def test_one_round_as_json_and_its_page(specdec):
     outcome = specdec("bench", SAMPLE, *SHORT, "--set", "decoding.defer=true", "--json")
     assert outcome.code == 0, outcome.err
     assert json.loads(outcome.out)["schema"] == 5
@@ -41,6 +40,6 @@ def test_one_round_as_json_and_its_page(specdec: Specdec) -> None:
     assert "k 2" not in page
 
 
-def test_a_clip_that_cannot_be_read_ends_it(specdec: Specdec, tmp_path: Path) -> None:
+def test_a_clip_that_cannot_be_read_ends_it(specdec, tmp_path):
     (tmp_path / "no.wav").write_bytes(b"no sound")
     assert specdec("bench", tmp_path / "no.wav").code == 1

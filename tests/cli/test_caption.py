@@ -17,7 +17,6 @@ from specdec_cli.journal import Journal
 from specdec_cli.run import Run
 from specdec_cli.targets import writing
 from specdec_cli.transcript import Transcript, json_schema
-from tests.cli.conftest import Specdec
 from tests.mini_pair import RATE, captioner, mini_pair, voice
 from tests.transcript.lines import read_transcripts
 
@@ -28,7 +27,7 @@ def one(**settings: object) -> str:
     return captioner(**settings).run_samples(voice(0, 1.0), RATE).finish().caption or ""
 
 
-def test_in_a_pipe_stdout_is_the_caption_alone(specdec: Specdec, recordings: list[str]) -> None:
+def test_in_a_pipe_stdout_is_the_caption_alone(specdec, recordings):
     outcome = specdec("caption", recordings[0])
     assert (outcome.code, outcome.out) == (0, captioner().caption(recordings[0]).caption + "\n")
     assert recordings[0] in outcome.err
@@ -40,7 +39,7 @@ def test_in_a_pipe_stdout_is_the_caption_alone(specdec: Specdec, recordings: lis
     assert "\x1b" not in rows.err
 
 
-def test_in_a_pipe_flags_follow_the_caption(specdec: Specdec) -> None:
+def test_in_a_pipe_flags_follow_the_caption(specdec):
     tone = 0.2 * np.sin(2 * np.pi * 440 / RATE * np.arange(2 * RATE))
     soundfile.write("tone.wav", tone, RATE)
     for cut in ([], ["--segment", "1"]):
@@ -51,9 +50,7 @@ def test_in_a_pipe_flags_follow_the_caption(specdec: Specdec) -> None:
 
 
 @pytest.mark.parametrize(("language", "mode"), [("zh", "hybrid"), ("en", "lossless"), ("zh", "edge"), ("en", "cloud")])
-def test_json_is_one_valid_transcript_a_line_as_in_the_output_and_nothing_else(
-    specdec: Specdec, recordings: list[str], mode: str, language: str
-) -> None:
+def test_json_is_one_valid_transcript_a_line_as_in_the_output_and_nothing_else(specdec, recordings, mode, language):
     outcome = specdec("caption", "--json", "--mode", mode, "-l", language, *recordings[:2], "-o", "out.jsonl")
     assert Path("out.jsonl").read_text("utf-8") == outcome.out
     assert outcome.code == 0
@@ -67,7 +64,7 @@ def test_json_is_one_valid_transcript_a_line_as_in_the_output_and_nothing_else(
         assert "\\u" not in outcome.out
 
 
-def test_names_that_cannot_be_opened_are_lines_of_json_and_no_lines_of_the_output(specdec: Specdec) -> None:
+def test_names_that_cannot_be_opened_are_lines_of_json_and_no_lines_of_the_output(specdec):
     assert specdec("caption", "missing.wav", ".", loads=False).err.count("error: ") == 1
     for names in (["missing.wav", "gone.wav"], ["n" * 300], ["missing.wav"] * 2, [""]):
         outcome = specdec("caption", "--json", *names, "-o", "out.jsonl", loads=False)
@@ -78,9 +75,7 @@ def test_names_that_cannot_be_opened_are_lines_of_json_and_no_lines_of_the_outpu
         assert not Path("out.jsonl").exists()
 
 
-def test_an_output_that_fills_up_ends_the_run_with_one_error(
-    specdec: Specdec, recordings: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_output_that_fills_up_ends_the_run_with_one_error(specdec, recordings, monkeypatch):
     def full(self: Journal[object], _lines: object) -> None:
         with writing(self.path):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -94,16 +89,14 @@ def test_an_output_that_fills_up_ends_the_run_with_one_error(
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_a_traceback_comes_with_debug_only(specdec: Specdec, recordings: list[str], debug: bool) -> None:
+def test_a_traceback_comes_with_debug_only(specdec, recordings, debug):
     for arguments in (["missing.wav", recordings[0]], ["-k", "0", recordings[0]]):
         outcome = specdec("caption", *["--debug"] * debug, *arguments)
         assert outcome.code in (1, 2)
         assert ("Traceback (most recent call last)" in outcome.err) == debug
 
 
-def test_what_nobody_foresaw_is_an_error_line_and_costs_no_other_file(
-    specdec: Specdec, recordings: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_nobody_foresaw_is_an_error_line_and_costs_no_other_file(specdec, recordings, monkeypatch):
     run = Run.__iter__
 
     def break_on_second(self: Run):
@@ -130,9 +123,7 @@ def test_what_nobody_foresaw_is_an_error_line_and_costs_no_other_file(
     ],
     ids=repr,
 )
-def test_what_goes_wrong_outside_a_file_is_an_error_without_traceback(
-    specdec: Specdec, recordings: list[str], monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
-) -> None:
+def test_what_goes_wrong_outside_a_file_is_an_error_without_traceback(specdec, recordings, monkeypatch, error, said):
     def load(*_: object, **__: object) -> Captioner:
         raise error
 
@@ -154,14 +145,8 @@ def test_what_goes_wrong_outside_a_file_is_an_error_without_traceback(
     ],
 )
 def test_the_language_is_that_of_the_locale_unless_somebody_names_one(
-    specdec: Specdec,
-    recordings: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    variables: dict[str, str],
-    flags: list[str],
-    language: str,
-    because: str,
-) -> None:
+    specdec, recordings, monkeypatch, variables, flags, language, because
+):
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -174,7 +159,7 @@ def test_the_language_is_that_of_the_locale_unless_somebody_names_one(
     assert specdec("caption", *flags, "-q", recordings[0]).err == ""
 
 
-def test_a_gate_that_was_fitted_to_other_weights_is_warned_of(specdec: Specdec, recordings: list[str]) -> None:
+def test_a_gate_that_was_fitted_to_other_weights_is_warned_of(specdec, recordings):
     gate = json.loads((Path(specdec_cli.__file__).parent / "mini/weights/gate.json").read_text(encoding="utf-8"))
     gate["fitted_on"]["weights"]["cloud"] = "sha256:0"
     Path("gate.json").write_text(json.dumps(gate), encoding="utf-8")
@@ -184,7 +169,7 @@ def test_a_gate_that_was_fitted_to_other_weights_is_warned_of(specdec: Specdec, 
     assert "warnings" not in json.loads(specdec("caption", recordings[0], "--json").out)
 
 
-def test_the_same_command_again_prints_what_the_output_holds(specdec: Specdec, recordings: list[str]) -> None:
+def test_the_same_command_again_prints_what_the_output_holds(specdec, recordings):
     first = specdec("caption", recordings[0], "-o", "out.jsonl")
     again = specdec("caption", *recordings[:2], "-o", "out.jsonl")
     assert again.lines[0] == f"{recordings[0]}\t{first.lines[0]}"  # printed, not decoded
@@ -193,7 +178,7 @@ def test_the_same_command_again_prints_what_the_output_holds(specdec: Specdec, r
     assert (whole.code, whole.out) == (0, again.out)
 
 
-def test_pieces_keep_their_times_in_a_pipe(specdec: Specdec) -> None:
+def test_pieces_keep_their_times_in_a_pipe(specdec):
     silence = np.zeros(RATE, dtype=np.float32)
     soundfile.write("talk.wav", np.concatenate([voice(5, 1.0), silence, voice(5, 1.0)]), RATE)
     turn = "SPEAKER talk 1 {0}.0 1.0 <NA> <NA> {1} <NA> <NA>\n"
@@ -217,7 +202,7 @@ UNREACHABLE = ("-l", "zh", "--set", "cloud.url=http://127.0.0.1:9")
 
 
 @pytest.fixture
-def edge_here(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+def edge_here(specdec, monkeypatch) -> None:
     """The mini edge is loaded as ever, and a cloud is called, after pauses of milliseconds."""
     monkeypatch.setattr(Captioner, "load", LOAD)
     monkeypatch.setattr("specdec_cli.models.loading.load_model", lambda *_, **__: mini_pair().edge)
@@ -229,9 +214,7 @@ def edge_here(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
     [["--gate", "never"], ["--gate", "always"], ["--mode", "lossless", "--set", "decoding.degrade=true"]],
     ids=repr,
 )
-def test_where_the_edge_may_write_alone_an_unreachable_cloud_is_a_warning(
-    specdec: Specdec, edge_here: None, recordings: list[str], given: list[str]
-) -> None:
+def test_where_the_edge_may_write_alone_an_unreachable_cloud_is_a_warning(specdec, edge_here, recordings, given):
     outcome = specdec("caption", recordings[0], *UNREACHABLE, *given, "--json")
     assert outcome.code == 0, outcome.err
     found = Transcript.from_json(outcome.out)
@@ -252,8 +235,8 @@ def test_where_the_edge_may_write_alone_an_unreachable_cloud_is_a_warning(
     ids=str,
 )
 def test_without_its_cloud_a_mode_that_needs_it_is_refused_before_the_first_clip(
-    specdec: Specdec, edge_here: None, recordings: list[str], command: str, given: list[str]
-) -> None:
+    specdec, edge_here, recordings, command, given
+):
     output = Path("out.jsonl")
     kept = [] if command == "bench" else ["-o", output]
     outcome = specdec(command, recordings[0], *UNREACHABLE, *given, *kept)

@@ -22,7 +22,6 @@ from specdec_cli.console.view import View
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript import Transcript
 from tests.batch.lines import good_line
-from tests.cli.conftest import Specdec
 from tests.cli.harness import QUICK
 from tests.cli.harness import Outcome as Ended
 from tests.console.screens import Screen
@@ -34,13 +33,13 @@ OUTPUT = Path("out.jsonl")
 
 
 @pytest.fixture(params=["caption", "batch"])
-def run(request: pytest.FixtureRequest, specdec: Specdec) -> Run:
+def run(request, specdec) -> Run:
     """Either command with an output."""
     return lambda *given, **how: specdec(request.param, *given, *QUICK, "-o", OUTPUT, **how)
 
 
 @pytest.fixture
-def clips(tmp_path: Path) -> Path:
+def clips(tmp_path) -> Path:
     """Two folders with recordings of the same names, and a note."""
     for seed, name in enumerate(("ann/1.wav", "ann/2.wav", "bob/1.wav", "bob/2.flac")):
         (tmp_path / "clips" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +65,7 @@ def captioned(folder: Path) -> set[str]:
     return {name for name, line in by_name(folder).items() if line.caption is not None}
 
 
-def test_the_first_recordings_alone(run: Run, clips: Path) -> None:
+def test_the_first_recordings_alone(run, clips):
     for _ in range(2):  # the same command again does nothing more
         assert run(clips, "-r", "--limit", "2").code == 0
         assert captioned(clips) == {"ann/1.wav", "ann/2.wav"}
@@ -74,7 +73,7 @@ def test_the_first_recordings_alone(run: Run, clips: Path) -> None:
     assert captioned(clips) == {"ann/1.wav", "ann/2.wav", "bob/1.wav"}
 
 
-def test_a_new_recording_and_a_changed_one_are_captioned_and_no_other(run: Run, clips: Path) -> None:
+def test_a_new_recording_and_a_changed_one_are_captioned_and_no_other(run, clips):
     run(clips, "-r")
     before = by_name(clips)
     write_voice(clips / "ann" / "2.wav", 70)
@@ -96,9 +95,7 @@ def test_a_new_recording_and_a_changed_one_are_captioned_and_no_other(run: Run, 
     ],
     ids=" ".join,
 )
-def test_changed_settings_are_named_and_refused_unless_overwritten(
-    run: Run, clips: Path, flags: list[str], said: str
-) -> None:
+def test_changed_settings_are_named_and_refused_unless_overwritten(run, clips, flags, said):
     assert run(clips / "ann").code == 0
     before = OUTPUT.read_bytes()
     outcome = run(clips / "ann", *flags, loads=False)
@@ -109,7 +106,7 @@ def test_changed_settings_are_named_and_refused_unless_overwritten(
     assert OUTPUT.read_bytes() != before
 
 
-def test_what_failed_costs_nothing_else_and_is_made_again_like_what_was_degraded(run: Run, clips: Path) -> None:
+def test_what_failed_costs_nothing_else_and_is_made_again_like_what_was_degraded(run, clips):
     whole = break_file(clips / "ann" / "1.wav")
     (clips / "none.wav").symlink_to(clips / "gone.wav")
     outcome = run(clips, "-r")
@@ -147,9 +144,7 @@ def test_what_failed_costs_nothing_else_and_is_made_again_like_what_was_degraded
     ],
     ids=lambda value: " ".join(value)[:20] if isinstance(value, list) else None,
 )
-def test_where_nothing_can_be_opened_nothing_is_loaded_or_written(
-    run: Run, names: list[str], code: int, said: list[str]
-) -> None:
+def test_where_nothing_can_be_opened_nothing_is_loaded_or_written(run, names, code, said):
     Path("broken.wav").write_bytes(b"RIFF" + bytes(40))
     Path("m.csv").write_text("file\nnone.wav\n")
     outcome = run(*names, loads=False)
@@ -159,7 +154,7 @@ def test_where_nothing_can_be_opened_nothing_is_loaded_or_written(
     assert not OUTPUT.exists()  # a name that is mended would stay there as a failure
 
 
-def test_patterns_and_exports_that_mirror_the_folders(run: Run, clips: Path) -> None:
+def test_patterns_and_exports_that_mirror_the_folders(run, clips):
     break_file(clips / "bob" / "1.wav")
     for _ in range(2):  # the second run has nothing to caption and exports all the same
         assert run(clips, "-r", "--glob", "[12].*", "--export", "csv,txt,eaf", "--export-dir", "texts").code == 1
@@ -176,7 +171,7 @@ def test_patterns_and_exports_that_mirror_the_folders(run: Run, clips: Path) -> 
         shutil.rmtree("texts")
 
 
-def test_what_has_nothing_to_describe_is_exported_and_not_tried_again(run: Run) -> None:
+def test_what_has_nothing_to_describe_is_exported_and_not_tried_again(run):
     part = np.concatenate([voice(1, 2.0), np.zeros(2 * RATE, np.float32)])
     for name, samples in (("part", part), ("silent", np.zeros(RATE, np.float32)), ("short", voice(1, 0.05))):
         soundfile.write(f"{name}.wav", samples, RATE)
@@ -186,14 +181,14 @@ def test_what_has_nothing_to_describe_is_exported_and_not_tried_again(run: Run) 
     shutil.rmtree("out-export")
     outcome = run(*asked, loads=False)
     assert (outcome.code, OUTPUT.read_bytes()) == (0, before)
-    assert "3 done before" in outcome.err
+    assert "3 done before (2 without a caption)" in outcome.err
     assert "silent.wav is silent" in Path("out-export/out.csv").read_text("utf-8")
     write_voice(Path("silent.wav"), 2, 1.0)  # another content is captioned
     assert run(*asked).code == 0
     assert sum(line.caption is not None for line in read_transcripts(OUTPUT)) == 2
 
 
-def test_names_in_gbk_are_captioned_copied_and_retried(run: Run, tmp_path: Path) -> None:
+def test_names_in_gbk_are_captioned_copied_and_retried(run, tmp_path):
     name = "说话人.wav".encode("gbk")
     path = write_voice(tmp_path / "0.wav", 0, 0.4).rename(tmp_path / os.fsdecode(name))
     assert run(".", "--export", "csv,txt").code == 0
@@ -207,7 +202,7 @@ def test_names_in_gbk_are_captioned_copied_and_retried(run: Run, tmp_path: Path)
     assert [line.error for line in read_transcripts(OUTPUT)] == [None]
 
 
-def test_recordings_and_pieces_are_counted(run: Run) -> None:
+def test_recordings_and_pieces_are_counted(run):
     soundfile.write("long.wav", voice(1, 2.0), RATE)
     assert "1 captioned (2 pieces)" in run("long.wav", "--segment", "1").err
     assert "0 captioned  1 done before" in run("long.wav", "--segment", "1").err
@@ -218,7 +213,7 @@ def pieces(number: int, file: str = "long.wav", **more: object) -> list[Outcome]
     return [Outcome(InputFile(file), line, of=number, of_s=30.0 * number) for _ in range(number)]
 
 
-def test_a_long_recording_shows_how_much_of_its_audio_is_done() -> None:
+def test_a_long_recording_shows_how_much_of_its_audio_is_done():
     screen = Screen(100)
     view, counts = View(screen, "lines", clock=iter(range(0, 10_000, 20)).__next__), Progress(total=1)
     for outcome in pieces(40)[:10]:
@@ -230,7 +225,7 @@ def test_a_long_recording_shows_how_much_of_its_audio_is_done() -> None:
     assert "0 of 1, 5 min 00 s of 20 min 00 s of audio" in screen.output
 
 
-def test_the_pace_counts_from_when_models_are_loaded(run: Run, clips: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pace_counts_from_when_models_are_loaded(run, clips, monkeypatch):
     made: list[Progress] = []
     loaded: list[float] = []
     load = Captioner.load
@@ -251,7 +246,7 @@ def test_the_pace_counts_from_when_models_are_loaded(run: Run, clips: Path, monk
     assert made[0].started >= loaded[0]
 
 
-def test_warnings_of_a_kind_are_one_line_and_name_three_files() -> None:
+def test_warnings_of_a_kind_are_one_line_and_name_three_files():
     screen, counts = Screen(200), Progress()
     for index in range(5):
         (outcome,) = pieces(1, f"{index}.wav", warnings=(f"{index}.wav ends {index}.5 s early",))
@@ -274,8 +269,6 @@ def test_warnings_of_a_kind_are_one_line_and_name_three_files() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_options_are_added_behind_the_command_and_in_front_of_a_double_hyphen(
-    monkeypatch: pytest.MonkeyPatch, given: list[str], shown: str
-) -> None:
+def test_options_are_added_behind_the_command_and_in_front_of_a_double_hyphen(monkeypatch, given, shown):
     monkeypatch.setattr(sys, "argv", given)
     assert command_line("--retry-failed") == shown

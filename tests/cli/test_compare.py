@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.evaluate.result import Comparison
-from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.evaluate.fabricate import costs_of, quality_of
 from tests.mini_pair import captioner
@@ -44,9 +43,7 @@ def held() -> dict[str, Run]:
 
 
 @pytest.fixture
-def run(
-    specdec: Specdec, recordings: list[str], held: dict[str, Run], tmp_path_factory: pytest.TempPathFactory
-) -> Runs:
+def run(specdec, recordings, held, tmp_path_factory) -> Runs:
     """A comparison in a language."""
 
     def of(language: str) -> Run:
@@ -64,7 +61,7 @@ def compared(outcome_text: str) -> Comparison:
 
 
 @pytest.fixture(scope="module")
-def truth(tmp_path_factory: pytest.TempPathFactory, recordings: list[str]) -> Path:
+def truth(tmp_path_factory, recordings) -> Path:
     """A table that knows the mood of two recordings, and what was said of one."""
     path = tmp_path_factory.mktemp("truth") / "truth.tsv"
     names = [Path(recording).name for recording in recordings]
@@ -74,7 +71,7 @@ def truth(tmp_path_factory: pytest.TempPathFactory, recordings: list[str]) -> Pa
 
 @pytest.mark.ci
 @pytest.mark.parametrize("language", ["zh", pytest.param("en", marks=pytest.mark.full)])
-def test_every_mode_says_what_it_says_alone(run: Runs, recordings: list[str], language: str) -> None:
+def test_every_mode_says_what_it_says_alone(run, recordings, language):
     outcome = run(language).outcome
     assert outcome.code == 0, outcome.err
     assert "12 of 12, 100%" in outcome.err
@@ -92,9 +89,7 @@ def test_every_mode_says_what_it_says_alone(run: Runs, recordings: list[str], la
 
 
 @pytest.mark.ci
-def test_a_second_run_does_only_what_is_missing(
-    specdec: Specdec, run: Runs, recordings: list[str], tmp_path: Path
-) -> None:
+def test_a_second_run_does_only_what_is_missing(specdec, run, recordings, tmp_path):
     first = run("zh")
     arguments = ("compare", "--json", *first.again(tmp_path))
     output = tmp_path / "again.jsonl"
@@ -111,9 +106,7 @@ def test_a_second_run_does_only_what_is_missing(
     assert len(compared(more.out).clips) == 3
 
 
-def test_changed_settings_are_named_and_refused_unless_overwritten(
-    specdec: Specdec, run: Runs, recordings: list[str], tmp_path: Path
-) -> None:
+def test_changed_settings_are_named_and_refused_unless_overwritten(specdec, run, recordings, tmp_path):
     k = compared(run("zh").outcome.out).settings["k"]
     arguments, output = run("zh").again(tmp_path), tmp_path / "again.jsonl"
     held = output.read_bytes()
@@ -128,9 +121,7 @@ def test_changed_settings_are_named_and_refused_unless_overwritten(
     assert compared(outcome.out).settings["k"] == 4
 
 
-def test_a_broken_recording_is_one_error_and_costs_no_other(
-    specdec: Specdec, recordings: list[str], tmp_path: Path
-) -> None:
+def test_a_broken_recording_is_one_error_and_costs_no_other(specdec, recordings, tmp_path):
     broken, output = tmp_path / "broken.wav", tmp_path / "t.jsonl"
     broken.write_bytes(b"RIFF nothing that sounds")
     arguments = ("compare", broken, recordings[0], tmp_path / "none.wav", "-o", output, *ASKING)
@@ -151,9 +142,7 @@ def test_a_broken_recording_is_one_error_and_costs_no_other(
     assert (missing.code, compared(missing.out).clips) == (2, [])
 
 
-def test_references_bring_accuracy_and_texts(
-    specdec: Specdec, run: Runs, recordings: list[str], truth: Path, tmp_path: Path
-) -> None:
+def test_references_bring_accuracy_and_texts(specdec, run, recordings, truth, tmp_path):
     table = ("--references", truth, "--column", "file=clip", "--column", "emotion=mood", "--column", "text=note")
     flags = (*table, *run("zh").again(tmp_path))
     outcome = specdec("compare", *recordings, *flags, "--json")
@@ -171,7 +160,7 @@ def test_references_bring_accuracy_and_texts(
     assert "classes right" in shown
 
 
-def test_emotion_words_are_scored_over_own_wheels(specdec: Specdec, recordings: list[str], tmp_path: Path) -> None:
+def test_emotion_words_are_scored_over_own_wheels(specdec, recordings, tmp_path):
     """Clips of one reference that is right and one that is wrong, by tables in which every emotion has a base word."""
     asked = ("-l", "en", "--mode", "edge,cloud", "-o", tmp_path / "t.jsonl")
     first = compared(specdec("compare", *recordings[:2], *asked, "--json").out)
@@ -203,7 +192,7 @@ def test_emotion_words_are_scored_over_own_wheels(specdec: Specdec, recordings: 
         assert "loading" not in refused.err
 
 
-def test_a_page_is_written(specdec: Specdec, run: Runs, recordings: list[str], tmp_path: Path) -> None:
+def test_a_page_is_written(specdec, run, recordings, tmp_path):
     html = tmp_path / "report.html"
     outcome = specdec("compare", recordings[0], recordings[1], *run("zh").again(tmp_path), "-o", html, "-q")
     assert outcome.code == 0, outcome.err

@@ -1,7 +1,6 @@
 """Completion in the shell, by the protocol that the installed scripts speak."""
 
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -32,15 +31,11 @@ def completed(line: str, shell: str, monkeypatch: pytest.MonkeyPatch, capfd: pyt
 
 
 @pytest.mark.parametrize(("line", "expected"), WORDS, ids=[line for line, _ in WORDS])
-def test_bash_completes_commands_options_and_values(
-    line: str, expected: set[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_bash_completes_commands_options_and_values(line, expected, monkeypatch, capfd):
     assert set(completed(line, "bash", monkeypatch, capfd)) == expected
 
 
-def test_completion_installs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_completion_installs(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     monkeypatch.setattr(sys, "argv", ["specdec", "--install-completion", "bash"])

@@ -1,15 +1,12 @@
 """`specdec config`: what is in force and where it comes from."""
 
-from pathlib import Path
-
 import pytest
 
 from specdec_cli.config import SETTINGS, load_config, shipped_configs
-from tests.cli.conftest import Specdec
 
 
 @pytest.mark.parametrize("name", ["mini", "qwen2.5-omni"])
-def test_a_shipped_config_is_valid_and_its_yaml_loads_back(specdec: Specdec, tmp_path: Path, name: str) -> None:
+def test_a_shipped_config_is_valid_and_its_yaml_loads_back(specdec, tmp_path, name):
     valid = specdec("config", "validate", name)
     assert (valid.code, valid.err) == (0, "")
     assert valid.out.endswith(f"{name}.yaml: valid\n")
@@ -25,7 +22,7 @@ def test_a_shipped_config_is_valid_and_its_yaml_loads_back(specdec: Specdec, tmp
     assert specdec("config", "show", "-c", path, "--yaml").out == shown.out
 
 
-def test_show_lists_settings_with_their_values_and_origins(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_lists_settings_with_their_values_and_origins(specdec, monkeypatch):
     monkeypatch.setenv("SPECDEC_GATE__THRESHOLD", "0.25")
     given = ("config", "show", "--set", "decoding.k=9")
     every, chosen = (
@@ -40,7 +37,7 @@ def test_show_lists_settings_with_their_values_and_origins(specdec: Specdec, mon
     assert rows["edge.device"][1].startswith("mini.yaml:")
 
 
-def test_show_explains_a_section(specdec: Specdec) -> None:
+def test_show_explains_a_section(specdec):
     lines = specdec("config", "show", "decoding").lines
     assert [line.split()[0] for line in lines] == [name for name in SETTINGS if name.startswith("decoding.")]
     for line in lines:
@@ -49,7 +46,7 @@ def test_show_explains_a_section(specdec: Specdec) -> None:
     assert (wrong.code, "Did you mean gate?" in wrong.err) == (2, True)
 
 
-def test_list_names_the_shipped_configurations(specdec: Specdec) -> None:
+def test_list_names_the_shipped_configurations(specdec):
     lines = specdec("config", "list").lines
     assert [line.split()[0] for line in lines] == list(shipped_configs())
     assert all(len(line.split()) > 5 and line.endswith(".") for line in lines)

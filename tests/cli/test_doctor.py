@@ -33,7 +33,7 @@ def rows(outcome: Outcome) -> dict[str, tuple[str, str]]:
 
 
 @pytest.fixture
-def really_loading(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> Specdec:
+def really_loading(specdec, monkeypatch) -> Specdec:
     """`specdec` with the real loading of models."""
     monkeypatch.setattr(Captioner, "load", LOAD)
     return specdec
@@ -47,7 +47,7 @@ def failing(outcome: Outcome) -> dict[str, str]:
     return failed
 
 
-def test_a_healthy_installation_passes(really_loading: Specdec) -> None:
+def test_a_healthy_installation_passes(really_loading):
     outcome = really_loading("doctor")
     assert failing(outcome) == {}
     found = rows(outcome)
@@ -61,13 +61,13 @@ def test_a_healthy_installation_passes(really_loading: Specdec) -> None:
     assert outcome.err == "loading PyTorch and the models ...\n"
 
 
-def test_quick_loads_no_model(specdec: Specdec) -> None:
+def test_quick_loads_no_model(specdec):
     outcome = specdec("doctor", "--quick", loads=False)
     assert failing(outcome) == {}
     assert not {"edge", "cloud", "caption", "models"} & set(rows(outcome))
 
 
-def test_models_that_do_not_fit_are_told_with_what_would(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_that_do_not_fit_are_told_with_what_would(specdec, monkeypatch):
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000, total=10**12))
     found = rows(specdec("doctor", "--quick"))
     assert found["edge-needs"][0] == found["cloud-needs"][0] == "warn"
@@ -86,17 +86,17 @@ def test_models_that_do_not_fit_are_told_with_what_would(specdec: Specdec, monke
         (("--set", "decoding.k=3"), "learned, threshold 0.08, k 3"),
     ],
 )
-def test_the_gate_is_described_as_it_works(specdec: Specdec, arguments: tuple[str, ...], said: str) -> None:
+def test_the_gate_is_described_as_it_works(specdec, arguments, said):
     assert re.fullmatch(said, rows(specdec("doctor", "--quick", *arguments))["gate"][1])
 
 
-def test_one_model_is_checked_where_the_mode_needs_one_and_untested_if_asked(really_loading: Specdec) -> None:
+def test_one_model_is_checked_where_the_mode_needs_one_and_untested_if_asked(really_loading):
     found = rows(really_loading("doctor", "--set", "decoding.mode=edge", "--set", "runtime.self_test=false"))
     assert found["edge"][1].endswith("· self-test switched off")
     assert "cloud" not in found
 
 
-def test_a_remote_cloud_is_probed(specdec: Specdec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remote_cloud_is_probed(specdec, monkeypatch):
     class Elsewhere(RemoteModel):
         payload = "features"
         window_s = 30.0
@@ -130,7 +130,7 @@ def test_a_remote_cloud_is_probed(specdec: Specdec, monkeypatch: pytest.MonkeyPa
     assert "self-test" not in found["cloud"][1]
 
 
-def test_a_missing_model_fails(really_loading: Specdec) -> None:
+def test_a_missing_model_fails(really_loading):
     outcome = really_loading("doctor", "--set", "edge.model=./gone")
     assert list(failing(outcome)) == ["models"]
     assert "gone" in failing(outcome)["models"]
@@ -147,9 +147,7 @@ def test_a_missing_model_fails(really_loading: Specdec) -> None:
         ("av", "decoders", "cannot be loaded"),
     ],
 )
-def test_a_package_that_cannot_be_imported_is_a_row(
-    specdec: Specdec, monkeypatch: pytest.MonkeyPatch, module: str, check: str, said: str
-) -> None:
+def test_a_package_that_cannot_be_imported_is_a_row(specdec, monkeypatch, module, check, said):
     known = importlib.util.find_spec
     monkeypatch.setattr(doctor_module, "find_spec", lambda name: known("json" if name == "torchvision" else name))
     monkeypatch.setitem(sys.modules, "torchvision", SimpleNamespace(__version__="0"))
@@ -158,9 +156,7 @@ def test_a_package_that_cannot_be_imported_is_a_row(
     assert said in failing(outcome)[check]
 
 
-def test_packages_that_are_absent_or_of_another_version_are_rows(
-    specdec: Specdec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packages_that_are_absent_or_of_another_version_are_rows(specdec, monkeypatch):
     def version(name: str) -> str:
         if name == "safetensors":
             raise importlib.metadata.PackageNotFoundError(name)

@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.transcript import Transcript
-from tests.cli.conftest import Specdec
 from tests.export.lines import write
 from tests.mini_pair import captioner, write_voice
 from tests.tiers import in_ci
 
 
 @pytest.fixture(scope="module")
-def lines(tmp_path_factory: pytest.TempPathFactory) -> list[Transcript]:
+def lines(tmp_path_factory) -> list[Transcript]:
     """A recording in three pieces, captioned."""
     file = write_voice(tmp_path_factory.mktemp("long") / "talk.wav", 1, 2.5)
     pair = captioner(decoding__mode="edge", decoding__max_new_tokens=8, audio__segment=1.0)
@@ -20,11 +19,11 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> list[Transcript]:
 
 
 @pytest.fixture
-def transcripts(lines: list[Transcript], tmp_path: Path) -> Path:
+def transcripts(lines, tmp_path) -> Path:
     return write(tmp_path, *(line.to_json() for line in lines))
 
 
-def test_a_folder_named_after_the_transcripts(specdec: Specdec, transcripts: Path, lines: list[Transcript]) -> None:
+def test_a_folder_named_after_the_transcripts(specdec, transcripts, lines):
     for _ in range(2):  # the second run finds its own files
         outcome = specdec("export", "captions.jsonl", "--to", "textgrid,srt,csv")
         assert (outcome.code, outcome.out) == (0, "")
@@ -36,7 +35,7 @@ def test_a_folder_named_after_the_transcripts(specdec: Specdec, transcripts: Pat
     assert (text.count(" --> "), " --> 00:00:02,500\n" in text) == (len(lines), True)
 
 
-def test_a_file_of_somebody_else_costs_itself_alone(specdec: Specdec, transcripts: Path) -> None:
+def test_a_file_of_somebody_else_costs_itself_alone(specdec, transcripts):
     Path("taken").mkdir()
     Path("taken/captions.csv").write_text("mine")
     outcome = specdec("export", "captions.jsonl", "--to", "srt,csv", "-o", "taken")
@@ -44,7 +43,7 @@ def test_a_file_of_somebody_else_costs_itself_alone(specdec: Specdec, transcript
     assert (Path("taken/captions.csv").read_text(), Path("taken/talk.srt").exists()) == ("mine", True)
 
 
-def test_one_file_by_its_ending_and_stdout(specdec: Specdec, transcripts: Path) -> None:
+def test_one_file_by_its_ending_and_stdout(specdec, transcripts):
     assert specdec("export", "captions.jsonl", "-o", "talk.textgrid").code == 0
     printed = specdec("export", "captions.jsonl", "--to", "textgrid", "-o", "-")
     assert printed.out == (transcripts.parent / "talk.textgrid").read_text("utf-8")
@@ -64,9 +63,7 @@ def test_one_file_by_its_ending_and_stdout(specdec: Specdec, transcripts: Path) 
         (("plot",), "new/pic.webp"),
     ],
 )
-def test_an_ending_that_is_not_written_makes_no_folder(
-    specdec: Specdec, transcripts: Path, command: tuple[str, ...], name: str
-) -> None:
+def test_an_ending_that_is_not_written_makes_no_folder(specdec, transcripts, command, name):
     outcome = specdec(*command[:1], "captions.jsonl", *command[1:], "-o", name)
     assert (outcome.code, "Traceback" in outcome.err) == (2, False)
     assert not (transcripts.parent / name).exists()

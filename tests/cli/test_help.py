@@ -9,7 +9,6 @@ import pytest
 
 from specdec_cli import __version__
 from specdec_cli.cli.app import COMMANDS, CONTEXT, EXIT_CODES, load
-from tests.cli.conftest import Specdec
 from tests.cli.harness import environment, process
 
 HEAVY = ("torch", "transformers", "tokenizers", "av", "soundfile", "scipy")
@@ -49,7 +48,7 @@ def probe(*commands: list[str]) -> list[tuple[list[str], int | None, list[str], 
 
 
 @pytest.mark.ci
-def test_what_needs_no_model_loads_nothing_heavy_and_help_takes_a_quarter_of_a_second() -> None:
+def test_what_needs_no_model_loads_nothing_heavy_and_help_takes_a_quarter_of_a_second():
     done = probe(*LIGHT)
     assert done[0][3] < 1.0  # CPU seconds from the interpreter's start; below 0.25 on an idle machine
     assert len(done) == len(LIGHT)
@@ -58,7 +57,7 @@ def test_what_needs_no_model_loads_nothing_heavy_and_help_takes_a_quarter_of_a_s
         assert heavy == [], arguments
 
 
-def test_help_is_there_for_every_command(specdec: Specdec) -> None:
+def test_help_is_there_for_every_command(specdec):
     listed = re.findall(r"^  ([a-z]+)  ", specdec("--help").out.split("Commands:")[1], re.MULTILINE)
     assert set(COMMANDS) == set(listed)
     for command in listed:
@@ -73,7 +72,7 @@ def test_help_is_there_for_every_command(specdec: Specdec) -> None:
     assert all(f"{code} {meaning}" in shown for code, meaning in EXIT_CODES.items())
 
 
-def test_every_example_is_a_command_line_that_is_taken() -> None:
+def test_every_example_is_a_command_line_that_is_taken():
     commands = {name: load(name) for name in COMMANDS if name != "config"}
     commands |= {f"config {name}": command for name, command in load("config").commands.items()}
     for name, command in commands.items():
@@ -85,12 +84,12 @@ def test_every_example_is_a_command_line_that_is_taken() -> None:
             assert command.make_context(name, words, **CONTEXT).args == []
 
 
-def test_no_command_prints_help_and_is_an_error(specdec: Specdec) -> None:
+def test_no_command_prints_help_and_is_an_error(specdec):
     outcome = specdec()
     assert outcome.code == 2
     assert "Usage: specdec" in outcome.out + outcome.err
 
 
-def test_python_m_is_the_command() -> None:
+def test_python_m_is_the_command():
     outcome = process("--version")
     assert (outcome.code, outcome.out, outcome.err) == (0, f"specdec {__version__}\n", "")

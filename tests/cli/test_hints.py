@@ -35,7 +35,7 @@ def sentences() -> Iterator[tuple[str, str]]:
                 yield f"{path.relative_to(PACKAGE)}:{node.lineno}", node.value
 
 
-def test_every_option_in_a_message_exists() -> None:
+def test_every_option_in_a_message_exists():
     options = [option for name in COMMANDS for option in parameters_of(name)]
     known = {flag.lstrip("-") for option in options for flag in (*option.opts, *option.secondary_opts)} | OF_OTHERS
     named = [
@@ -45,7 +45,7 @@ def test_every_option_in_a_message_exists() -> None:
     assert [(place, flag) for place, flag in named if flag not in known and not place.startswith("cli/moved.py")] == []
 
 
-def test_an_option_means_the_same_in_every_command() -> None:
+def test_an_option_means_the_same_in_every_command():
     meanings: dict[str, set[str]] = {}
     for name in COMMANDS:
         for parameter in parameters_of(name):
@@ -55,11 +55,11 @@ def test_an_option_means_the_same_in_every_command() -> None:
     assert {flag for flag, helps in meanings.items() if len(helps) > 1} == several
 
 
-def test_all_commands_together_have_at_most_56_options() -> None:
+def test_all_commands_together_have_at_most_56_options():
     assert len({parameter.opts[0] for name in COMMANDS for parameter in parameters_of(name)}) <= 56
 
 
-def test_caption_has_at_most_35_options_and_the_decoding_ones_last() -> None:
+def test_caption_has_at_most_35_options_and_the_decoding_ones_last():
     command = load("caption")
     help_ = command.get_help(command.context_class(command, info_name="specdec caption", **CONTEXT))
     assert len(parameters_of("caption")) <= 35

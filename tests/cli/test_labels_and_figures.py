@@ -7,12 +7,11 @@ import pytest
 
 from specdec_cli.labels import Lexicon
 from specdec_cli.transcript import json_schema
-from tests.cli.conftest import Specdec
 
 FIGURES = {"f0_median_hz", "f0_range_st", "level_dbfs", "level_relative_db", "rate_per_s", "pause_share"}
 
 
-def test_figures_and_what_agrees_stand_in_the_transcript(specdec: Specdec, recordings: list[str]) -> None:
+def test_figures_and_what_agrees_stand_in_the_transcript(specdec, recordings):
     outcome = specdec("caption", "--json", "--measure", "--labels", "-l", "en", recordings[0])
     line = json.loads(outcome.out)
     jsonschema.Draft202012Validator(json_schema()).validate(line)
@@ -32,7 +31,7 @@ def test_figures_and_what_agrees_stand_in_the_transcript(specdec: Specdec, recor
 
 
 @pytest.mark.ci
-def test_figures_are_not_mixed_with_lines_that_lack_them(specdec: Specdec, recordings: list[str]) -> None:
+def test_figures_are_not_mixed_with_lines_that_lack_them(specdec, recordings):
     command = ("batch", *recordings, "-o", "out.jsonl", "--labels")
     assert specdec(*command, "--measure").code == 0
     assert specdec(*command).code == 0  # figures are there anyway

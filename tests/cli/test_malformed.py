@@ -1,7 +1,6 @@
 """Dozens of recordings that are wrong: a typed error for each, no traceback, and nothing healthy is lost."""
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from tests.transcript.lines import read_transcripts
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_one_run_over_every_malformed_recording_captions_the_healthy_one(tmp_path: Path) -> None:
+def test_one_run_over_every_malformed_recording_captions_the_healthy_one(tmp_path):
     files = {path: error for path, error in malformed_files(tmp_path / "in", seed=0).items() if not path.is_dir()}
     healthy = write_voice(tmp_path / "healthy.wav", 1)
     output = tmp_path / "out.jsonl"

@@ -12,7 +12,6 @@ from specdec_cli.cli.moved import MOVED
 from specdec_cli.cli.options import FLAG_NAMES
 from specdec_cli.config import SETTINGS, Config
 from specdec_cli.errors import CheckpointError
-from tests.cli.conftest import Specdec
 
 FLAGS: list[tuple[list[str], str, object]] = [
     (["--mode", "lossless"], "decoding.mode", "lossless"),
@@ -49,7 +48,7 @@ def value_of(config: Config, name: str) -> object:
 
 
 @pytest.fixture
-def config_of(monkeypatch: pytest.MonkeyPatch, specdec: Specdec, recordings: list[str]) -> Callable[..., Config]:
+def config_of(monkeypatch, specdec, recordings) -> Callable[..., Config]:
     """The configuration that the models would be loaded with."""
 
     def run(*arguments: str) -> Config:
@@ -69,13 +68,11 @@ def config_of(monkeypatch: pytest.MonkeyPatch, specdec: Specdec, recordings: lis
 
 
 @pytest.mark.parametrize(("arguments", "name", "value"), FLAGS, ids=[" ".join(flag) for flag, _, _ in FLAGS])
-def test_a_flag_reaches_its_setting(
-    config_of: Callable[..., Config], arguments: list[str], name: str, value: object
-) -> None:
+def test_a_flag_reaches_its_setting(config_of, arguments, name, value):
     assert value_of(config_of(*arguments), name) == value
 
 
-def test_every_flag_is_tried_and_sets_what_exists() -> None:
+def test_every_flag_is_tried_and_sets_what_exists():
     tried = {argument[:2] if argument.startswith("-k") else argument for flags, _, _ in FLAGS for argument in flags}
     tried = {argument.partition("=")[0] for argument in tried}
     taken = {flag for parameter in load("caption").params for flag in parameter.opts}
@@ -83,7 +80,7 @@ def test_every_flag_is_tried_and_sets_what_exists() -> None:
     assert set(FLAG_NAMES) <= set(SETTINGS)
 
 
-def test_what_moved_names_what_exists() -> None:
+def test_what_moved_names_what_exists():
     """The changelog has every option that moved, with what to use now: an option that some command takes, or --set."""
     commands = [load(name) for name in COMMANDS if name != "config"]
     taken = {flag for command in commands for parameter in command.params for flag in parameter.opts}
@@ -98,23 +95,21 @@ def test_what_moved_names_what_exists() -> None:
 @pytest.mark.parametrize(
     "line", ["caption a.wav --lookup a.jsonl", "compare a.wav --modes=edge,cloud", "serve --idle-s 3"]
 )
-def test_what_moved_is_refused_with_what_to_use_now(specdec: Specdec, line: str) -> None:
+def test_what_moved_is_refused_with_what_to_use_now(specdec, line):
     outcome = specdec(*line.split())
     option = re.findall(r"--[a-z-]+", line)[0]
     said = [f"error: {option} is no option any more.", f"hint: Use now: {MOVED[option]}"]
     assert (outcome.code, outcome.err.splitlines()) == (2, said)
 
 
-def test_a_setting_of_another_command_is_refused(specdec: Specdec) -> None:
+def test_a_setting_of_another_command_is_refused(specdec):
     outcome = specdec("caption", "a.wav", "--set", "serve.idle_s=3")
     assert outcome.code == 2
     assert "serve.idle_s has no effect in specdec caption" in outcome.err
     assert specdec("config", "show", "--set", "serve.idle_s=3").code == 0
 
 
-def test_flags_may_stand_behind_the_files_and_before_them(
-    specdec: Specdec, recordings: list[str], tmp_path: Path
-) -> None:
+def test_flags_may_stand_behind_the_files_and_before_them(specdec, recordings, tmp_path):
     outcome = specdec("caption", recordings[0], "-q", "--mode", "edge", recordings[1])
     assert (outcome.code, len(outcome.lines)) == (0, 2)
     (tmp_path / "deep").mkdir()
@@ -123,9 +118,7 @@ def test_flags_may_stand_behind_the_files_and_before_them(
     assert (outcome.code, len(outcome.lines)) == (0, 1)
 
 
-def test_variables_reach_their_settings_and_flags_win(
-    config_of: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variables_reach_their_settings_and_flags_win(config_of, monkeypatch):
     monkeypatch.setenv("SPECDEC_DECODING__K", "7")
     assert config_of().decoding.k == 7
     assert config_of("-k", "2").decoding.k == 2

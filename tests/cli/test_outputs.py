@@ -7,7 +7,6 @@ import pytest
 
 from specdec_cli.errors import TranscriptError
 from specdec_cli.export.folder import Written
-from tests.cli.conftest import Specdec
 from tests.cli.harness import QUICK, Outcome
 from tests.mini_pair import write_voice
 
@@ -19,19 +18,19 @@ BEGINS = {
 
 
 @pytest.fixture(params=["caption", "batch"])
-def run(request: pytest.FixtureRequest, specdec: Specdec) -> Run:
+def run(request, specdec) -> Run:
     return lambda *given, **how: specdec(request.param, *given, *QUICK, **how)
 
 
 @pytest.fixture
-def clip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def clip(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setattr("tempfile.tempdir", None)
     (tmp_path / "tmp").mkdir()
     return write_voice(tmp_path / "0.wav", 0, 0.4)
 
 
-def test_the_ending_says_what_is_written(run: Run, specdec: Specdec, clip: Path) -> None:
+def test_the_ending_says_what_is_written(run, specdec, clip):
     assert run(clip, "-o", "t.jsonl").code == 0
     for ending, begins in BEGINS.items():
         outcome = run(clip, "-o", f"0.{ending}")
@@ -44,7 +43,7 @@ def test_the_ending_says_what_is_written(run: Run, specdec: Specdec, clip: Path)
     assert not list(Path("tmp").iterdir())
 
 
-def test_what_stands_there_is_replaced_by_consent_alone(run: Run, clip: Path) -> None:
+def test_what_stands_there_is_replaced_by_consent_alone(run, clip):
     assert run(clip, "-o", "0.txt").code == 0
     before = Path("0.txt").read_bytes()
     again = run(clip, "-o", "0.txt")
@@ -69,9 +68,7 @@ def test_what_stands_there_is_replaced_by_consent_alone(run: Run, clip: Path) ->
         (("0.wav", "-o", "none/x.csv"), "cannot be written"),
     ],
 )
-def test_what_cannot_be_made_is_refused_before_loading(
-    run: Run, clip: Path, arguments: tuple[str, ...], said: str
-) -> None:
+def test_what_cannot_be_made_is_refused_before_loading(run, clip, arguments, said):
     write_voice(clip.with_name("1.wav"), 1, 0.4)
     outcome = run(*arguments, loads=False)
     assert outcome.code == 2, outcome.err
@@ -79,7 +76,7 @@ def test_what_cannot_be_made_is_refused_before_loading(
     assert sorted(path.name for path in Path().iterdir()) == ["0.wav", "1.wav", "tmp"]
 
 
-def test_several_recordings_and_one_that_is_broken(run: Run, clip: Path) -> None:
+def test_several_recordings_and_one_that_is_broken(run, clip):
     write_voice(clip.with_name("1.wav"), 1, 0.4)
     Path("2.wav").write_bytes(b"RIFF" + bytes(40))
     assert run("0.wav", "1.wav", "2.wav", "-o", "all.csv").code == 1
@@ -90,9 +87,7 @@ def test_several_recordings_and_one_that_is_broken(run: Run, clip: Path) -> None
     assert not Path("2.srt").exists()
 
 
-def test_captions_are_kept_where_the_export_cannot_be_written(
-    run: Run, specdec: Specdec, clip: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_captions_are_kept_where_the_export_cannot_be_written(run, specdec, clip, monkeypatch):
     full = Written(0, [TranscriptError("0.srt cannot be written: No space left on device.")])
     with monkeypatch.context() as patched:
         patched.setattr("specdec_cli.cli.outputs.export_file", lambda *_, **__: full)
@@ -103,7 +98,7 @@ def test_captions_are_kept_where_the_export_cannot_be_written(
     assert specdec("export", kept, "-o", "0.srt").code == 0
 
 
-def test_what_was_captioned_until_ctrl_c_is_exported(run: Run, clip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_captioned_until_ctrl_c_is_exported(run, clip, monkeypatch):
     write_voice(clip.with_name("1.wav"), 1, 0.4)
     from specdec_cli.batch.output_file import Output
 

@@ -11,7 +11,6 @@ import pytest
 
 from specdec_cli.labels import Lexicon
 from specdec_cli.plot.picture import _SETTINGS
-from tests.cli.conftest import Specdec
 from tests.export.lines import piece, write
 from tests.mini_pair import captioner, write_voice
 
@@ -50,7 +49,7 @@ def words(svg: Path) -> list[str]:
     return ["".join(e.itertext()) for e in ElementTree.parse(svg).iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_a_picture_says_all_that_is_known(specdec: Specdec, tmp_path: Path) -> None:
+def test_a_picture_says_all_that_is_known(specdec, tmp_path):
     outcome = specdec("plot", talk(tmp_path), "-o", tmp_path / "p.svg")
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
     found = words(tmp_path / "p.svg")
@@ -69,9 +68,7 @@ def test_a_picture_says_all_that_is_known(specdec: Specdec, tmp_path: Path) -> N
 
 
 @pytest.mark.ci
-def test_a_png_is_as_large_as_a_page_and_tells_missing_fonts(
-    specdec: Specdec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_png_is_as_large_as_a_page_and_tells_missing_fonts(specdec, tmp_path, monkeypatch):
     monkeypatch.setitem(_SETTINGS, "font.family", ["DejaVu Sans"])
     outcome = specdec("plot", talk(tmp_path), "--to", "png", "-o", tmp_path / "out")
     assert outcome.code == 0
@@ -83,7 +80,7 @@ def test_a_png_is_as_large_as_a_page_and_tells_missing_fonts(
 
 
 @pytest.mark.ci
-def test_transcripts_of_a_run_without_labels(specdec: Specdec, tmp_path: Path) -> None:
+def test_transcripts_of_a_run_without_labels(specdec, tmp_path):
     pair = captioner(audio__segment=1.0, prompt__language="zh")
     runs = [run.finish() for run in pair.runs(str(write_voice(tmp_path / "talk.wav", 1, 2.5))) if [*run]]
     write(tmp_path, *(run.to_json() for run in runs))
@@ -94,7 +91,7 @@ def test_transcripts_of_a_run_without_labels(specdec: Specdec, tmp_path: Path) -
     assert "time, s" in found
 
 
-def test_names_that_are_no_text_are_written_out(specdec: Specdec, tmp_path: Path) -> None:
+def test_names_that_are_no_text_are_written_out(specdec, tmp_path):
     name = os.fsdecode(b"n\xff")
     lines = write(tmp_path, piece(None, None, file=f"/data/{name}.wav"), piece(None, None, file="/data/b\nb.wav"))
     lines = lines.rename(tmp_path / f"{name}.jsonl")

@@ -28,7 +28,7 @@ FILES = 60
 
 
 @pytest.mark.ci
-def test_a_process_of_its_own_captions_with_the_shipped_models(recordings: list[str]) -> None:
+def test_a_process_of_its_own_captions_with_the_shipped_models(recordings):
     outcome = process("caption", recordings[0], recordings[1], "--json", OMP_DISPLAY_ENV="true")
     assert outcome.code == 0, outcome.err
     transcripts = [Transcript.model_validate_json(line) for line in outcome.lines]
@@ -45,7 +45,7 @@ def test_a_process_of_its_own_captions_with_the_shipped_models(recordings: list[
 @pytest.mark.parametrize(
     "command", few([["caption"], ["config", "show"], ["batch", "--help"], ["export", "-o", "-", "--to", "csv"]], 2)
 )
-def test_a_reader_that_leaves_ends_the_run_quietly(recordings: list[str], tmp_path: Path, command: list[str]) -> None:
+def test_a_reader_that_leaves_ends_the_run_quietly(recordings, tmp_path, command):
     reading, writing = os.pipe()
     os.close(reading)
     (tmp_path / "t.jsonl").write_text(f"{piece(0, 2)}\n", "utf-8")
@@ -70,20 +70,20 @@ def test_a_reader_that_leaves_ends_the_run_quietly(recordings: list[str], tmp_pa
         2,
     ),
 )
-def test_closed_streams_are_no_accident(command: str, code: int, closed: tuple[int, ...]) -> None:
+def test_closed_streams_are_no_accident(command, code, closed):
     outcome = Fork(command.split(), closed=closed).wait()
     assert outcome.code == code, outcome.err
     assert "Traceback" not in outcome.err
 
 
-def test_a_file_never_takes_the_place_of_a_closed_stream() -> None:
+def test_a_file_never_takes_the_place_of_a_closed_stream():
     code = "import os; from specdec_cli.cli import app; app._open_standard_streams(); os._exit(os.open('/', 0))"
     done = subprocess.run(["sh", "-c", f'{sys.executable} -c "{code}" <&- >&- 2>&-'], env=environment())
     assert done.returncode >= 3
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_stdout_without_room_is_one_error(recordings: list[str]) -> None:
+def test_a_stdout_without_room_is_one_error(recordings):
     full = os.open("/dev/full", os.O_WRONLY)
     outcome = Fork(["caption", "-q", *recordings], stdout=full).wait()
     os.close(full)
@@ -100,9 +100,7 @@ def copies(recordings: list[str], folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_keeps_whole_lines_and_leaves_no_traceback(
-    recordings: list[str], tmp_path: Path, number: int, code: int
-) -> None:
+def test_a_signal_keeps_whole_lines_and_leaves_no_traceback(recordings, tmp_path, number, code):
     output = tmp_path / "out.jsonl"
     files = copies(recordings, tmp_path)
     fork = Fork(["caption", "-o", str(output), *files])
@@ -127,7 +125,7 @@ def screen_rows(shown: str) -> list[str]:
     return [line.rstrip() for line in ESCAPE.sub("", shown).replace("\r", "\n").split("\n")]
 
 
-def test_on_a_terminal_the_run_is_shown_live_and_the_terminal_is_given_back(recordings: list[str]) -> None:
+def test_on_a_terminal_the_run_is_shown_live_and_the_terminal_is_given_back(recordings):
     width = 60
     outcome, shown = on_terminal(["caption", recordings[0], "-l", "en", "-k", "5", "--gate", "always"], width=width)
     assert outcome.code == 0
@@ -144,7 +142,7 @@ def test_on_a_terminal_the_run_is_shown_live_and_the_terminal_is_given_back(reco
     assert after.count(piped) == 1  # the finished caption is shown, once
 
 
-def test_a_piped_stdout_gets_the_caption_while_the_terminal_shows_the_run(recordings: list[str]) -> None:
+def test_a_piped_stdout_gets_the_caption_while_the_terminal_shows_the_run(recordings):
     outcome, shown = on_terminal(["caption", recordings[0]], width=100, piped=True)
     assert (outcome.code, len(outcome.lines)) == (0, 1)
     assert "\x1b" not in outcome.out
@@ -152,7 +150,7 @@ def test_a_piped_stdout_gets_the_caption_while_the_terminal_shows_the_run(record
 
 
 @pytest.mark.parametrize("number", few([signal.SIGINT, signal.SIGTERM]))
-def test_a_signal_gives_the_terminal_back(recordings: list[str], tmp_path: Path, number: int) -> None:
+def test_a_signal_gives_the_terminal_back(recordings, tmp_path, number):
     leader, follower = os.openpty()
     output = tmp_path / "out.jsonl"
     files = copies(recordings, tmp_path)
@@ -176,7 +174,7 @@ def test_a_signal_gives_the_terminal_back(recordings: list[str], tmp_path: Path,
 
 
 @pytest.mark.ci
-def test_a_comparison_that_is_interrupted_shows_what_was_done_so_far(recordings: list[str], tmp_path: Path) -> None:
+def test_a_comparison_that_is_interrupted_shows_what_was_done_so_far(recordings, tmp_path):
     output = tmp_path / "t.jsonl"
     more = [write_voice(tmp_path / f"voice {seed}.wav", seed, 1.0) for seed in range(20)]
     fork = Fork(["compare", *recordings, *map(str, more), "-o", str(output), "--set", "decoding.max_new_tokens=8"])

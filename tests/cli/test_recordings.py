@@ -11,7 +11,6 @@ import soundfile
 
 from specdec_cli.audio.samples import Floats
 from specdec_cli.transcript import Transcript
-from tests.cli.conftest import Specdec
 from tests.cli.harness import QUICK, Outcome
 from tests.mini_pair import RATE, voice, write_voice
 from tests.transcript.lines import read_transcripts
@@ -27,7 +26,7 @@ def talk(count: int, pause_s: float = 0.7) -> Floats:
 
 
 @pytest.fixture
-def run(specdec: Specdec) -> Run:
+def run(specdec) -> Run:
     """Run a command quickly in the temporary folder, where `talk.wav` holds four utterances."""
     soundfile.write("talk.wav", talk(4), RATE)
     return lambda command, *arguments: specdec(command, *arguments, *QUICK)
@@ -42,7 +41,7 @@ def places(found: Sequence[Transcript]) -> list[tuple[float | None, float | None
 
 
 @pytest.mark.parametrize("command", ["caption", "batch"])
-def test_utterances_between_pauses_are_captioned_one_by_one(run: Run, command: str) -> None:
+def test_utterances_between_pauses_are_captioned_one_by_one(run, command):
     assert run(command, "talk.wav", "-o", "o.jsonl", "--segment", "pauses").code == 0
     found = lines()
     assert [(line.piece, line.pieces) for line in found] == [(index, 4) for index in range(4)]
@@ -53,7 +52,7 @@ def test_utterances_between_pauses_are_captioned_one_by_one(run: Run, command: s
         assert line.settings["segment"] == "pauses"
 
 
-def test_what_is_longer_than_the_window_is_cut_and_what_fits_is_not(run: Run) -> None:
+def test_what_is_longer_than_the_window_is_cut_and_what_fits_is_not(run):
     soundfile.write("long.wav", np.concatenate([talk(2), np.zeros(29 * RATE)]), RATE)
     assert run("batch", "long.wav", "talk.wav", "-o", "o.jsonl").code == 0
     long, short = ([line for line in lines() if line.file == name] for name in ("long.wav", "talk.wav"))
@@ -67,7 +66,7 @@ def captions(found: Sequence[Transcript]) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("torn", [0, 40])
-def test_a_run_goes_on_inside_a_recording(run: Run, torn: int) -> None:
+def test_a_run_goes_on_inside_a_recording(run, torn):
     asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
     assert run(*asked).code == 0
     whole, path = lines(), Path("o.jsonl")
@@ -80,7 +79,7 @@ def test_a_run_goes_on_inside_a_recording(run: Run, torn: int) -> None:
     assert "1 done before" in run(*asked).err
 
 
-def test_a_piece_that_failed_is_tried_again_alone(run: Run) -> None:
+def test_a_piece_that_failed_is_tried_again_alone(run):
     asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
     assert run(*asked).code == 0
     before, path = lines(), Path("o.jsonl")
@@ -103,9 +102,7 @@ def test_a_piece_that_failed_is_tried_again_alone(run: Run) -> None:
         ("u2,talk.wav,1,2,carl", 0, (1.0, 2.0)),  # another speaker, which the caption is not about
     ],
 )
-def test_a_row_that_means_another_part_by_now_is_captioned_again(
-    run: Run, row: str, again: int, place: tuple[float | None, float | None]
-) -> None:
+def test_a_row_that_means_another_part_by_now_is_captioned_again(run, row, again, place):
     asked, table = ("batch", "--manifest", "m.csv", "-o", "o.jsonl"), Path("m.csv")
     table.write_text("id,file,start,end,speaker\nu1,talk.wav,0,1,ann\nu2,talk.wav,1,2,bob\n")
     assert run(*asked).code == 0
@@ -118,7 +115,7 @@ def test_a_row_that_means_another_part_by_now_is_captioned_again(
     assert "0 captioned  2 done before" in run(*asked).err
 
 
-def test_a_recording_that_cannot_be_read_any_more_keeps_its_captions(run: Run) -> None:
+def test_a_recording_that_cannot_be_read_any_more_keeps_its_captions(run):
     asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
     assert run(*asked).code == 0
     path = Path("o.jsonl")
@@ -132,7 +129,7 @@ def test_a_recording_that_cannot_be_read_any_more_keeps_its_captions(run: Run) -
 
 
 @pytest.mark.parametrize(("start", "end"), [("1.5", "3.0"), ("0:01.5", "00:00:03")])
-def test_a_part_of_a_recording(run: Run, start: str, end: str) -> None:
+def test_a_part_of_a_recording(run, start, end):
     assert run("caption", "talk.wav", "--start", start, "--end", end, "-o", "o.jsonl").code == 0
     (line,) = lines()
     assert (line.start_s, line.end_s, line.duration_s) == (1.5, 3.0, 1.5)
@@ -143,7 +140,7 @@ def test_a_part_of_a_recording(run: Run, start: str, end: str) -> None:
     ("option", "value", "said"),
     [("--start", "99", "talk.wav ends before 99 s"), ("--segment", "31", "31 s, but the models take 30 s")],
 )
-def test_parts_that_the_recording_or_the_models_do_not_have(run: Run, option: str, value: str, said: str) -> None:
+def test_parts_that_the_recording_or_the_models_do_not_have(run, option, value, said):
     outcome = run("caption", "talk.wav", option, value)
     assert (outcome.code in (1, 2, 3), said in outcome.err, "Traceback" in outcome.err) == (True, True, False)
 
@@ -151,7 +148,7 @@ def test_parts_that_the_recording_or_the_models_do_not_have(run: Run, option: st
 # --- files of cuts ---
 
 
-def test_speakers_and_texts_of_a_cuts_file_are_kept(run: Run) -> None:
+def test_speakers_and_texts_of_a_cuts_file_are_kept(run):
     Path("cuts.csv").write_text("start,end,speaker,text\n0.7,1.5,Ann,你好。\n2.2,3.0,Bo,\n")
     assert run("batch", "talk.wav", "--segment", "cuts.csv", "-o", "o.jsonl").code == 0
     assert places(lines()) == [(0.7, 1.5), (2.2, 3.0)]
@@ -165,7 +162,7 @@ def test_speakers_and_texts_of_a_cuts_file_are_kept(run: Run) -> None:
 
 
 @pytest.fixture
-def stdin(monkeypatch: pytest.MonkeyPatch) -> Stdin:
+def stdin(monkeypatch) -> Stdin:
     """Puts bytes on standard input."""
 
     def put(data: bytes) -> None:
@@ -175,7 +172,7 @@ def stdin(monkeypatch: pytest.MonkeyPatch) -> Stdin:
 
 
 @pytest.mark.parametrize(("command", "kind"), [("caption", "WAV"), ("batch", "OGG")])
-def test_a_recording_on_stdin(run: Run, stdin: Stdin, command: str, kind: str) -> None:
+def test_a_recording_on_stdin(run, stdin, command, kind):
     encoded = io.BytesIO()
     soundfile.write(encoded, talk(2), RATE, format=kind)
     stdin(encoded.getvalue())
@@ -183,7 +180,7 @@ def test_a_recording_on_stdin(run: Run, stdin: Stdin, command: str, kind: str) -
     assert [(line.file, line.piece) for line in lines()] == [("-", 0), ("-", 1)]
 
 
-def test_a_list_on_stdin_is_still_a_list(run: Run, stdin: Stdin) -> None:
+def test_a_list_on_stdin_is_still_a_list(run, stdin):
     write_voice(Path("a b.wav"), 1, 0.5)
     for listed in (b"a b.wav\n", b"a b.wav\0"):
         stdin(listed)

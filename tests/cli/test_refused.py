@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.batch.lines import good_line
-from tests.cli.conftest import Specdec
 from tests.export.lines import piece
 from tests.mini_pair import write_voice
 
@@ -152,7 +151,7 @@ ALL = [
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def scene(tmp_path_factory) -> Path:
     """A folder with files of all kinds."""
     folder = tmp_path_factory.mktemp("scene")
     (folder / "many").mkdir()
@@ -192,9 +191,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.parametrize(("line", "said", "code"), ALL, ids=[ascii(line[:60]) for line, _, _ in ALL])
-def test_what_cannot_work_is_one_error_with_a_hint_and_changes_nothing(
-    specdec: Specdec, scene: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str | tuple[str, ...], code: int
-) -> None:
+def test_what_cannot_work_is_one_error_with_a_hint_and_changes_nothing(specdec, scene, monkeypatch, line, said, code):
     if "pipe." in line and not hasattr(os, "mkfifo"):
         pytest.skip("no pipes with names here")
     monkeypatch.chdir(scene)

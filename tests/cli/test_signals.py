@@ -16,6 +16,7 @@ from tests.cli.harness import Fork
 from tests.mini_pair import write_voice
 from tests.tiers import few
 from tests.transcript.lines import Raw
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),
@@ -35,7 +36,7 @@ SIGNALS: dict[str, tuple[Sequence[int], int]] = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("clips")
     for index in range(12):
         write_voice(folder / f"{index:02d}.wav", index, 0.3 + 0.05 * index)
@@ -43,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def length_s(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], float]:
+def length_s(folder, tmp_path_factory) -> Callable[[str], float]:
     """How long a command takes that no signal ends."""
     known: dict[str, float] = {}
 
@@ -62,15 +63,7 @@ def length_s(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
 @pytest.mark.parametrize("moments", [3, pytest.param(10, marks=pytest.mark.full)])
 @pytest.mark.parametrize("signalled", SIGNALS)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_signal_at_any_moment_ends_the_command(
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    length_s: Callable[[str], float],
-    command: str,
-    signalled: str,
-    moments: int,
-) -> None:
+def test_a_signal_at_any_moment_ends_the_command(folder, tmp_path, monkeypatch, length_s, command, signalled, moments):
     monkeypatch.setattr(ending, "_GRACE_S", 60.0)  # the machine may be busy
     rng = random.Random(f"{command} {signalled} {moments}")
     numbers, code = SIGNALS[signalled]
@@ -107,16 +100,14 @@ def hang() -> None:
 
 
 @pytest.mark.parametrize("signalled", few(SIGNALS))
-def test_what_does_not_end_is_ended_and_says_where_it_was(monkeypatch: pytest.MonkeyPatch, signalled: str) -> None:
+def test_what_does_not_end_is_ended_and_says_where_it_was(monkeypatch, signalled):
     numbers, code = SIGNALS[signalled]
     monkeypatch.setattr(ending, "_GRACE_S", 0.5)
     fork = Fork([], command=hang)
     fork.says("here")
     for count, number in enumerate(numbers, 1):
         fork.send(number)
-        deadline = time.monotonic() + 30
-        while fork._readers[2].so_far.count(b"caught") < count and time.monotonic() < deadline:
-            time.sleep(0.01)
+        assert until(lambda so_often=count: fork._readers[2].so_far.count(b"caught") >= so_often)
     outcome = fork.wait()
     assert outcome.code == code
     assert "did not end within 0.5 s" in outcome.err

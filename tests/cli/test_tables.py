@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Specdec
 from tests.export.lines import piece
 from tests.mini_pair import write_voice
 
 
 @pytest.fixture
-def clip(tmp_path: Path) -> Path:
+def clip(tmp_path) -> Path:
     return write_voice(tmp_path / "a.wav", 0, 0.6)
 
 
@@ -28,23 +27,21 @@ def clip(tmp_path: Path) -> Path:
     ],
 )
 @pytest.mark.parametrize("command", ["caption", "batch"])
-def test_a_table_in_the_place_of_a_recording(
-    specdec: Specdec, clip: Path, command: str, name: str, text: str, hint: str
-) -> None:
+def test_a_table_in_the_place_of_a_recording(specdec, clip, command, name, text, hint):
     Path(name).write_text(text, "utf-8")
     outcome = specdec(command, name, "-o", "o.jsonl", loads=False)
     assert (outcome.code, "is no recording" in outcome.err, hint in outcome.err) == (2, True, True), outcome.err
     assert not Path("o.jsonl").exists()
 
 
-def test_a_table_beside_recordings_costs_itself_and_sound_may_have_any_name(specdec: Specdec, clip: Path) -> None:
+def test_a_table_beside_recordings_costs_itself_and_sound_may_have_any_name(specdec, clip):
     Path("m.csv").write_text("file\na.wav\n")
     assert specdec("caption", clip, "m.csv", "-q", "--set", "decoding.max_new_tokens=2").code == 1
     assert specdec("caption", clip.rename("b.csv"), "-q", "--set", "decoding.max_new_tokens=2").code == 0
 
 
 @pytest.mark.parametrize("command", ["caption", "batch", "compare"])
-def test_faults_of_cuts_are_told_before_anything_is_loaded(specdec: Specdec, clip: Path, command: str) -> None:
+def test_faults_of_cuts_are_told_before_anything_is_loaded(specdec, clip, command):
     Path("cuts.srt").write_text("1\n00:00:01,000 --> 00:00:01,000\nhi\n\n2\n00:00:00,000 --> 00:00:01,000\nhi\n")
     output = [] if command == "caption" else ["-o", "o.jsonl"]
     outcome = specdec(command, clip, "--segment", "cuts.srt", "--strict", *output, loads=False)
@@ -52,13 +49,13 @@ def test_faults_of_cuts_are_told_before_anything_is_loaded(specdec: Specdec, cli
     assert "PyTorch" not in outcome.err
 
 
-def test_reading_cuts_is_shown(specdec: Specdec, clip: Path) -> None:
+def test_reading_cuts_is_shown(specdec, clip):
     Path("cuts.srt").write_text("1\n00:00:00,000 --> 00:00:00,500\nhi\n")
     outcome = specdec("caption", clip, "--segment", "cuts.srt", "--set", "decoding.max_new_tokens=2")
     assert (outcome.code, "loading cuts: " in outcome.err) == (0, True), outcome.err
 
 
-def test_an_audiofolder_needs_to_know_which(specdec: Specdec, clip: Path) -> None:
+def test_an_audiofolder_needs_to_know_which(specdec, clip):
     Path("t.jsonl").write_text(piece(None, None, file=str(clip)) + "\n", "utf-8")
     asked = (
         ("export", "t.jsonl", "--to", "audiofolder"),
@@ -72,7 +69,7 @@ def test_an_audiofolder_needs_to_know_which(specdec: Specdec, clip: Path) -> Non
     assert specdec("export", "t.jsonl", "--to", "audiofolder", "-o", ".").code == 0
 
 
-def test_hints_name_options_that_the_command_has(specdec: Specdec, clip: Path) -> None:
+def test_hints_name_options_that_the_command_has(specdec, clip):
     assert specdec("caption", clip, "-o", "o.csv", "--set", "decoding.max_new_tokens=2").code == 0
     for command, has in (("caption", True), ("listen", False)):
         err = specdec(command, *([clip] if has else []), "-o", "o.csv").err
@@ -80,7 +77,7 @@ def test_hints_name_options_that_the_command_has(specdec: Specdec, clip: Path) -
 
 
 @pytest.mark.parametrize("command", ["caption", "batch"])
-def test_the_line_of_what_failed_names_its_place(specdec: Specdec, clip: Path, command: str) -> None:
+def test_the_line_of_what_failed_names_its_place(specdec, clip, command):
     Path("bad.wav").write_bytes(b"RIFF" + bytes(60))
     Path("m.csv").write_text("file,id,start,end,channel,speaker\nbad.wav,x,0,1,2,ann\na.wav,y,0,0.5,,bob\n")
     assert specdec(command, "--manifest", "m.csv", "-o", "o.jsonl", "--set", "decoding.max_new_tokens=2").code == 1
@@ -93,7 +90,7 @@ def test_the_line_of_what_failed_names_its_place(specdec: Specdec, clip: Path, c
     assert not Path("p.jsonl").exists()  # nothing could be opened
 
 
-def test_a_cut_without_an_end_is_not_said_to_be_clipped(specdec: Specdec, clip: Path) -> None:
+def test_a_cut_without_an_end_is_not_said_to_be_clipped(specdec, clip):
     Path("cuts.csv").write_text("start,end\n0,0.2\n0.2,\n")
     outcome = specdec("caption", clip, "--segment", "cuts.csv", "--set", "decoding.max_new_tokens=2", "-q")
     assert (outcome.code, "it has no end" in outcome.err) == (0, True), outcome.err

@@ -12,7 +12,6 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.transcript.records import Totals
 from specdec_cli.tune.outcomes import TunedPoint, Tuning
-from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import captioner, write_voice
 
@@ -46,7 +45,7 @@ def once() -> dict[str, Tuned]:
 
 
 @pytest.fixture(scope="module")
-def voices(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def voices(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("to tune on")
     for seed in range(12):
         write_voice(folder / f"voice {seed:02}.wav", seed, 0.8)
@@ -54,7 +53,7 @@ def voices(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tuned(specdec: Specdec, voices: Path, once: dict[str, Tuned], tmp_path_factory: pytest.TempPathFactory) -> Tuned:
+def tuned(specdec, voices, once, tmp_path_factory) -> Tuned:
     if not once:
         folder = tmp_path_factory.mktemp("tuned")
         gate, plot, recordings = (folder / name for name in ("gate.json", "frontier.svg", "recorded.jsonl"))
@@ -64,12 +63,12 @@ def tuned(specdec: Specdec, voices: Path, once: dict[str, Tuned], tmp_path_facto
 
 
 @pytest.fixture
-def recorded(tuned: Tuned, tmp_path: Path) -> Path:
+def recorded(tuned, tmp_path) -> Path:
     """A copy of the shared tuning's recordings, from which another tuning goes on."""
     return Path(shutil.copy(tuned.recordings, tmp_path / "recorded.jsonl"))
 
 
-def test_it_recommends_a_setting_that_the_gate_option_takes(specdec: Specdec, voices: Path, tuned: Tuned) -> None:
+def test_it_recommends_a_setting_that_the_gate_option_takes(specdec, voices, tuned):
     assert tuned.outcome.code == 0, tuned.outcome.err
     found = tuned.found
     assert (found.measure, found.clips, found.fitted_on + found.confirmed_on) == ("agreement", 12, 12)
@@ -106,7 +105,7 @@ def run_on_held_out(recorded: Path, point: TunedPoint, **settings: object) -> li
     return [run.totals for file in held_out if (run := runs.caption(file)).totals is not None]
 
 
-def test_what_a_confirmed_point_says_is_what_a_run_does(tuned: Tuned) -> None:
+def test_what_a_confirmed_point_says_is_what_a_run_does(tuned):
     point = next(point for point in tuned.found.confirmed if point.gate == "entropy")
     totals = run_on_held_out(tuned.recordings, point, gate__stop_drafting=point.stop_drafting, decoding__k=point.k)
     assert len(totals) == tuned.found.confirmed_on
@@ -124,9 +123,7 @@ def untimed(out: str) -> list[object]:
     return [(point.label, point.spent["blocks"], point.spent["clips"], point.gap_closed) for point in found.confirmed]
 
 
-def test_a_second_run_does_nothing_again(
-    specdec: Specdec, voices: Path, tuned: Tuned, recorded: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_run_does_nothing_again(specdec, voices, tuned, recorded, monkeypatch):
     lines = recorded.read_text(encoding="utf-8").splitlines(keepends=True)
     first = tuned.found.model_copy(update={"output": None})
 
@@ -144,7 +141,7 @@ def test_a_second_run_does_nothing_again(
     assert len(recorded.read_text(encoding="utf-8").splitlines()) == len(lines)
 
 
-def test_the_learned_gate_is_fitted_and_used(specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path) -> None:
+def test_the_learned_gate_is_fitted_and_used(specdec, voices, recorded, tmp_path):
     pytest.importorskip("sklearn", reason="needs the extra [tune]")
     gate = tmp_path / "gate.json"
     gates = ("-k", "2", "--gate", "learned", "--budget", "blocks=0.9")
@@ -164,9 +161,7 @@ def test_the_learned_gate_is_fitted_and_used(specdec: Specdec, voices: Path, rec
     assert "was fitted with the tokenizer sha256:00" in refused.err
 
 
-def test_a_gate_that_is_not_written_is_an_error_with_its_reason(
-    specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
-) -> None:
+def test_a_gate_that_is_not_written_is_an_error_with_its_reason(specdec, voices, recorded, tmp_path):
     gate = tmp_path / "gate.json"
     strict = (*QUICK, "--budget", "blocks=0.001", "--traces", recorded)
     outcome = specdec("tune", voices, *strict, "-q", GATE, gate)
@@ -181,9 +176,7 @@ def test_a_gate_that_is_not_written_is_an_error_with_its_reason(
     assert "blocks=0.001" in (Tuning.model_validate_json(unwritten.out).reason or "")
 
 
-def test_the_page_names_the_gap_the_advice_and_the_gate_that_needs_scikit_learn(
-    specdec: Specdec, voices: Path, recorded: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_names_the_gap_the_advice_and_the_gate_that_needs_scikit_learn(specdec, voices, recorded, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     outcome = specdec("tune", voices, *QUICK, "--traces", recorded)
     assert outcome.code == 0
@@ -199,9 +192,7 @@ def test_the_page_names_the_gap_the_advice_and_the_gate_that_needs_scikit_learn(
     assert "loading" not in refused.err
 
 
-def test_texts_of_what_was_said_are_no_references(
-    specdec: Specdec, voices: Path, recorded: Path, tuned: Tuned, tmp_path: Path
-) -> None:
+def test_texts_of_what_was_said_are_no_references(specdec, voices, recorded, tuned, tmp_path):
     table = tmp_path / "truth.tsv"
     rows = [f"{path.name}\t门在哪里，第{number}扇？\n" for number, path in enumerate(sorted(voices.iterdir()))]
     table.write_text("file\ttext\n" + "".join(rows), encoding="utf-8")
@@ -214,9 +205,7 @@ def test_texts_of_what_was_said_are_no_references(
     assert not [note for note in without.notes if "are what was said" in note]
 
 
-def test_deferred_drafts_are_tried_where_clips_count(
-    specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
-) -> None:
+def test_deferred_drafts_are_tried_where_clips_count(specdec, voices, recorded, tmp_path):
     gate = tmp_path / "gate.json"
     quick = (*SAME, "--traces", recorded)
     outcome = specdec("tune", voices, *quick, "--budget", "clips=0.9", "--json", GATE, gate)
@@ -236,9 +225,7 @@ def test_deferred_drafts_are_tried_where_clips_count(
     assert (settings["defer"], settings["wake"]) == (file.defer, file.wake)
 
 
-def test_a_risk_is_certified_and_written_into_the_gate_file(
-    specdec: Specdec, voices: Path, recorded: Path, tmp_path: Path
-) -> None:
+def test_a_risk_is_certified_and_written_into_the_gate_file(specdec, voices, recorded, tmp_path):
     gate = tmp_path / "gate.json"
     quick = (*SAME, "--traces", recorded)
     outcome = specdec("tune", voices, *quick, "--risk", "0.5", GATE, gate)

@@ -24,16 +24,14 @@ TOKENS = DecodingConfig(max_new_tokens=4)
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+def pair(tmp_path_factory) -> tuple[str, str]:
     """Two checkpoints in the layout of the hub."""
     folder = tmp_path_factory.mktemp("hub")
     return str(write_hub(folder / "edge", tiny_module(1))), str(write_hub(folder / "cloud", tiny_module(2)))
 
 
 @pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path, loaded: list[Config]
-) -> Run:
+def run(monkeypatch, capfd, tmp_path, loaded) -> Run:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     for seed in range(8):
@@ -49,7 +47,7 @@ def run(
 
 
 @pytest.fixture
-def loaded(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
+def loaded(monkeypatch) -> list[Config]:
     """The configurations that models were loaded with."""
     found: list[Config] = []
     load = Captioner.load
@@ -83,9 +81,7 @@ def defaults(edge: str | None, cloud: str | None, mode: str = "hybrid") -> Confi
     ],
     ids=lambda command: command[0],
 )
-def test_a_command_needs_two_names_and_inherits_nothing(
-    run: Run, pair: tuple[str, str], loaded: list[Config], command: tuple[str, ...]
-) -> None:
+def test_a_command_needs_two_names_and_inherits_nothing(run, pair, loaded, command):
     code, said = run(*command, "--edge", pair[0], "--cloud", pair[1])
     assert code == 0, said
     expected = comparable(defaults(*pair)) if command[0] == "bench" else defaults(*pair)
@@ -95,9 +91,7 @@ def test_a_command_needs_two_names_and_inherits_nothing(
     assert loaded
 
 
-def test_listen_and_serve_are_given_the_same(
-    run: Run, pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch, loaded: list[Config]
-) -> None:
+def test_listen_and_serve_are_given_the_same(run, pair, monkeypatch, loaded):
     from specdec_cli.serve import server as serving
 
     def stop(config: Config | ResolvedConfig, *_: object, **__: object) -> None:
@@ -114,9 +108,7 @@ def test_listen_and_serve_are_given_the_same(
 
 
 @pytest.mark.parametrize(("option", "mode"), [("--edge", "edge"), ("--cloud", "cloud")])
-def test_one_name_is_a_pair_of_one(
-    run: Run, pair: tuple[str, str], loaded: list[Config], option: str, mode: str
-) -> None:
+def test_one_name_is_a_pair_of_one(run, pair, loaded, option, mode):
     code, said = run("caption", "in/0.wav", option, pair[0], "--json", *SHORT)
     assert code == 0, said
     edge, cloud = (pair[0], None) if mode == "edge" else (None, pair[0])
@@ -124,7 +116,7 @@ def test_one_name_is_a_pair_of_one(
     assert json.loads(said[said.index("{") : said.rindex("}") + 1])["mode"] == mode
 
 
-def test_every_way_to_name_them_is_the_same(run: Run, pair: tuple[str, str]) -> None:
+def test_every_way_to_name_them_is_the_same(run, pair):
     Path("two.yaml").write_text(f"edge: {pair[0]}\ncloud: {pair[1]}\n", encoding="utf-8")
     names = ["--edge", pair[0], "--cloud", pair[1]]
     sections = ["--set", f"edge={pair[0]}", "--set", f"cloud={pair[1]}"]
@@ -133,7 +125,7 @@ def test_every_way_to_name_them_is_the_same(run: Run, pair: tuple[str, str]) -> 
     assert shown == others == file
 
 
-def test_python_takes_two_names(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_takes_two_names(pair, monkeypatch):
     monkeypatch.setenv("LC_ALL", "C")
     captioner = Captioner.load(edge=pair[0], cloud=pair[1], settings={"decoding.max_new_tokens": 4})
     assert captioner.config == defaults(*pair)

@@ -4,5 +4,5 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch) -> None:
     monkeypatch.setattr("specdec_cli.cloud.remote.PAUSE_S", 0.001)

@@ -8,19 +8,19 @@ import torch
 from starlette.exceptions import HTTPException
 
 from specdec_cli.errors import DecodingError
-from specdec_cli.serve.clips import Clips, Held, Service
+from specdec_cli.serve.clips import HeldClip, HeldClips, Service
 from specdec_cli.serve.limits import ServeLimits
 from tests.tiny import tiny_model
 
 
-def held(id_: str, learnt: list[str], size: int = 1) -> Held:
+def held(id_: str, learnt: list[str], size: int = 1) -> HeldClip:
     rows: Any = SimpleNamespace(learn=lambda *_: learnt.append(id_))
     clip: Any = None
-    return Held(id_, clip, SimpleNamespace(scores=rows), size)
+    return HeldClip(id_, clip, SimpleNamespace(scores=rows), size)
 
 
-def test_a_clip_that_finds_no_room_costs_no_other_clip() -> None:
-    clips, learnt = Clips(ServeLimits(sessions=3, memory_bytes=10)), list[str]()
+def test_a_clip_that_finds_no_room_costs_no_other_clip():
+    clips, learnt = HeldClips(ServeLimits(sessions=3, memory_bytes=10)), list[str]()
     one, two = held("one", learnt, 4), held("two", learnt, 4)
     clips.add(one)
     clips.add(two)
@@ -32,15 +32,15 @@ def test_a_clip_that_finds_no_room_costs_no_other_clip() -> None:
     assert (len(clips), clips.find("one"), learnt) == (2, None, ["one"])
 
 
-def test_the_clip_of_the_same_name_makes_room_first() -> None:
-    clips, learnt = Clips(ServeLimits(sessions=2, memory_bytes=10)), list[str]()
+def test_the_clip_of_the_same_name_makes_room_first():
+    clips, learnt = HeldClips(ServeLimits(sessions=2, memory_bytes=10)), list[str]()
     for id_ in ("one", "two"):
         clips.add(held(id_, learnt, 5))
     clips.add(held("two", learnt, 5))
     assert (len(clips), learnt) == (2, ["two"])
 
 
-def test_a_model_with_scores_that_are_not_finite_is_not_served() -> None:
+def test_a_model_with_scores_that_are_not_finite_is_not_served():
     model = tiny_model(1)
     model.module.get_output_embeddings().weight.data.fill_(torch.nan)
     with pytest.raises(DecodingError, match="not finite"):

@@ -71,7 +71,7 @@ def ending(behaviour: Callable[[socket.socket], None]) -> Iterator[str]:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.Transport]:
+def opened(monkeypatch) -> list[asyncio.Transport]:
     """Every transport that an event loop connects from here on."""
     transports, create = list[asyncio.Transport](), asyncio.BaseEventLoop.create_connection
 
@@ -85,7 +85,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.Transport]:
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_the_end_leaves_no_transport_open(server: str, opened: list[asyncio.Transport]) -> None:
+def test_the_end_leaves_no_transport_open(server, opened):
     delays = random.Random(server)
     with ending(SERVERS[server]) as url:
         for _ in range(ENDS):
@@ -102,7 +102,7 @@ def test_the_end_leaves_no_transport_open(server: str, opened: list[asyncio.Tran
 
 
 @pytest.mark.parametrize("scheme", ["http:", "https:"])
-def test_calls_that_do_not_end_are_ended(scheme: str, opened: list[asyncio.Transport]) -> None:
+def test_calls_that_do_not_end_are_ended(scheme, opened):
     with ending(silent) as url:
         connection, calls = calling(url.replace("http:", scheme))
         connection.close()
@@ -111,7 +111,7 @@ def test_calls_that_do_not_end_are_ended(scheme: str, opened: list[asyncio.Trans
     assert [transport for transport in opened if transport.get_extra_info("socket").fileno() != -1] == []
 
 
-def test_what_is_submitted_after_the_end_is_cancelled() -> None:
+def test_what_is_submitted_after_the_end_is_cancelled():
     connection, _ = calling("http://127.0.0.1:9")
     connection.close()
     connection.close()

@@ -115,7 +115,7 @@ def joined(stack: ExitStack, folder: Path, at_edge: str, at_cloud: str) -> tuple
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(tmp_path_factory) -> Iterator[Pair]:
     folder = published(tmp_path_factory.mktemp("moss") / "audio")
     with ExitStack() as stack:
         at_edge, at_cloud = (
@@ -140,7 +140,7 @@ def alone(model: AudioLM, of: VllmCase, size: int) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("number", few([LONG, SHORT]))
 @pytest.mark.parametrize("mode", few(["lossless", "edge"]))
-def test_texts_are_those_of_the_models_with_time_markers(pair: Pair, mode: str, number: int) -> None:
+def test_texts_are_those_of_the_models_with_time_markers(pair, mode, number):
     writer = edge("near") if mode == "edge" else cloud()
     drawn = pair_case(number, mode=mode, acceptance=None, max_new_tokens=24)
     of = VllmCase(drawn.kind, number, drawn.instruction, drawn.given)
@@ -153,7 +153,7 @@ def test_texts_are_those_of_the_models_with_time_markers(pair: Pair, mode: str, 
 
 @pytest.mark.full
 @pytest.mark.vllm
-def test_a_real_server_takes_one_placeholder_and_puts_markers_in(tmp_path: Path) -> None:
+def test_a_real_server_takes_one_placeholder_and_puts_markers_in(tmp_path):
     """The model is its own edge and cloud, so that all of a draft is accepted, whatever its random weights are."""
     options = ("--load-format", "dummy", "--trust-remote-code", "--limit-mm-per-prompt", '{"audio": 1}')
     folder = served(tmp_path / "moss")
@@ -178,7 +178,7 @@ def test_a_real_server_takes_one_placeholder_and_puts_markers_in(tmp_path: Path)
             assert read == prompt - 1 + tokens + markers
 
 
-def test_its_tokenizer_is_read_as_it_is_published(tmp_path: Path) -> None:
+def test_its_tokenizer_is_read_as_it_is_published(tmp_path):
     ours, theirs = RemoteProcessor(ModelConfig(model=str(published(tmp_path / "a"))), offline=True), cloud().processor
     text = "How does she speak? 她的声音低沉。<|im_end|><|AUDIO|>"
     assert ours.encode(text) == theirs.encode(text)

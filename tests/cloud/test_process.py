@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.cloud.http import RefusedError, trouble
+from specdec_cli.cloud.http import RefusedError, failure_of
 from specdec_cli.config import CloudConfig, load_config
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.errors import ConfigError
@@ -73,7 +73,7 @@ class Process:
 
 
 @pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+def process(tmp_path_factory) -> Iterator[Process]:
     """One for all tests, with a token and TLS; its log does not hold the token, and it ends as if terminated."""
     pem, key = certificate(tmp_path_factory.mktemp("tls"))
     arguments = ("--token-env", "SERVE_TOKEN", *("--set", f"serve.tls_cert={pem}", "--set", f"serve.tls_key={key}"))
@@ -88,7 +88,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 @pytest.fixture(autouse=True)
-def our_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def our_token(monkeypatch) -> None:
     monkeypatch.setenv("OUR_TOKEN", TOKEN)
 
 
@@ -100,7 +100,7 @@ def captioner(url: str, **settings: object) -> Captioner:
 
 
 @pytest.mark.ci
-def test_captions_are_those_of_one_process(process: Process) -> None:
+def test_captions_are_those_of_one_process(process):
     pair = mini_pair()
     for mode, k, seed in (("hybrid", 2, 1), ("hybrid", 5, 2), ("lossless", 5, 3), ("lossless", 3, 4)):
         unsure = {"gate__threshold": 0.2} if mode == "hybrid" else {}
@@ -136,9 +136,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.ci
-def test_a_token_and_a_certificate_of_its_own(
-    process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str]]
-) -> None:
+def test_a_token_and_a_certificate_of_its_own(process, tmp_path, monkeypatch, command):
     assert process.url.startswith("https://")
     mode = {"decoding__mode": "lossless", "decoding__degrade": True}
     with pytest.raises(ConfigError, match="is not trusted by the public authorities") as caught:
@@ -157,21 +155,21 @@ def test_a_token_and_a_certificate_of_its_own(
         captioner(process.url, **process.client, **mode)
 
 
-def test_https_to_a_server_without_tls_is_a_mistake_of_set_up() -> None:
+def test_https_to_a_server_without_tls_is_a_mistake_of_set_up():
     with answering(lambda *_: (200, b"{}")) as url, pytest.raises(ConfigError, match="it does not use TLS") as caught:
         captioner(url.replace("http:", "https:"), decoding__mode="lossless")
     assert "Write http:// in cloud.url" in str(caught.value.hint)
 
 
-def test_a_server_that_asks_for_a_clients_certificate_is_not_said_to_lack_tls() -> None:
+def test_a_server_that_asks_for_a_clients_certificate_is_not_said_to_lack_tls():
     alert = httpx.ReadError("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required (_ssl.c:2580)")
     with pytest.raises(RefusedError, match="alert certificate required") as caught:
-        trouble(alert, CloudConfig(url="https://127.0.0.1:8765"), "cloud")
+        failure_of(alert, CloudConfig(url="https://127.0.0.1:8765"), "cloud")
     assert "ask for a client's certificate" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("status", [301, 400])
-def test_a_web_server_that_expects_tls_is_named_as_such(status: int) -> None:
+def test_a_web_server_that_expects_tls_is_named_as_such(status):
     with (
         answering(lambda *_: (status, b"<html>The plain HTTP request was sent to HTTPS port</html>")) as url,
         pytest.raises(ConfigError, match=f"answers status {status}: no reason given") as caught,
@@ -181,7 +179,7 @@ def test_a_web_server_that_expects_tls_is_named_as_such(status: int) -> None:
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+def command(monkeypatch, capsys) -> Callable[..., tuple[int, str]]:
     """Runs a command in this process: its exit code, and what it writes to stderr."""
     monkeypatch.setattr("specdec_cli.serve.server.log_json", lambda **_: None)
 
@@ -193,9 +191,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run
 
 
-def test_quiet_does_not_hide_that_the_cloud_was_never_reached(
-    tmp_path: Path, command: Callable[..., tuple[int, str]]
-) -> None:
+def test_quiet_does_not_hide_that_the_cloud_was_never_reached(tmp_path, command):
     sound = write_voice(tmp_path / "voice.wav", 9)
     url = "http://127.0.0.1:9"
     code, said = command(
@@ -208,9 +204,7 @@ def test_quiet_does_not_hide_that_the_cloud_was_never_reached(
     assert url in second
 
 
-def test_what_cannot_be_served_is_refused(
-    command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_served_is_refused(command, monkeypatch):
     """Before any model is loaded."""
 
     def load(*_: object, **__: object) -> None:

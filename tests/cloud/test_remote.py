@@ -21,13 +21,14 @@ from specdec_cli.cloud.remote import Call, RemoteClip, RemoteModel, RemoteVerifi
 from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.block import Draft
-from specdec_cli.errors import CloudError, ConfigError, DecodingError, SpecdecError, TokenizerMismatchError
+from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
 from tests.cloud.serving import Served, remote_cloud, serving
 from tests.cloud.stand_in import Answer, answering, behaving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.reference import assert_rounds
 from tests.laws.test_wire_law import as_sent, assert_wire, far_loop
 from tests.tiers import few, named
+from tests.waiting import until
 
 TIMEOUT_S = 0.3
 SLACK_S = 10.0  # what a busy machine may take beside; without deadlines these calls take a minute
@@ -115,7 +116,7 @@ def case() -> Case:
 
 
 @pytest.fixture(scope="module")
-def served(case: Case) -> Iterator[Served]:
+def served(case) -> Iterator[Served]:
     with serving(case.cloud) as running:
         yield running
 
@@ -153,7 +154,7 @@ def assert_degraded(case: Case, link: VerifyServer, said: str) -> None:
 
 
 @pytest.mark.parametrize("fault", few(FAULTS, 4), ids=lambda fault: fault.name)
-def test_a_caption_is_right_or_says_that_it_is_degraded(case: Case, served: Served, fault: Fault) -> None:
+def test_a_caption_is_right_or_says_that_it_is_degraded(case, served, fault):
     started = time.monotonic()
     limit_s = TIMEOUT_S if "did not answer" in fault.said else 20.0
     with faulty(served, fault) as url, remote_cloud(url, case.edge, retry_s=0.0, timeout_s=limit_s) as link:
@@ -197,7 +198,7 @@ BEHAVIOURS = {
 
 
 @pytest.mark.parametrize("behaviour", named(BEHAVIOURS, "https: silent"))
-def test_a_call_ends_when_its_time_is_up(case: Case, behaviour: str) -> None:
+def test_a_call_ends_when_its_time_is_up(case, behaviour):
     with behaving(BEHAVIOURS[behaviour]) as url:
         config = CloudConfig(url=url.replace("http:", behaviour.split()[0]), timeout_s=0.5)
         with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
@@ -208,7 +209,7 @@ def test_a_call_ends_when_its_time_is_up(case: Case, behaviour: str) -> None:
 
 
 @pytest.mark.ci
-def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case: Case) -> None:
+def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case):
     with answering(lambda *_: (200, b"here")) as url:
         config = CloudConfig(url=url, timeout_s=0.8)
         with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
@@ -235,7 +236,7 @@ def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case: Case
 
 
 @pytest.mark.ci
-def test_calls_may_begin_while_all_are_ended(case: Case) -> None:
+def test_calls_may_begin_while_all_are_ended(case):
     interval, config = sys.getswitchinterval(), CloudConfig(url="http://127.0.0.1:9")
     with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
         stop, kept = threading.Event(), list[Call]()
@@ -251,8 +252,8 @@ def test_calls_may_begin_while_all_are_ended(case: Case) -> None:
         try:
             for thread in threads:
                 thread.start()
-            until = time.monotonic() + 1.0
-            while time.monotonic() < until:
+            end = time.monotonic() + 1.0
+            while time.monotonic() < end:
                 link.end_calls()
         finally:
             stop.set()
@@ -261,7 +262,7 @@ def test_calls_may_begin_while_all_are_ended(case: Case) -> None:
             sys.setswitchinterval(interval)
 
 
-def test_closing_ends_a_call_under_way(case: Case, served: Served) -> None:
+def test_closing_ends_a_call_under_way(case, served):
     """From another thread, as an abandoned stream does; nothing is believed broken for it."""
     hung = Fault("hung", partial(_late, 20.0), always=True)
     with faulty(served, hung) as url, remote_cloud(url, case.edge) as link:
@@ -276,7 +277,7 @@ def test_closing_ends_a_call_under_way(case: Case, served: Served) -> None:
 
 
 @pytest.mark.ci
-def test_the_end_of_a_link_ends_its_calls_as_that_of_a_clip_does(case: Case) -> None:
+def test_the_end_of_a_link_ends_its_calls_as_that_of_a_clip_does(case):
     reached = threading.Event()
     with behaving(lambda _: time.sleep(30) if reached.set() is None else None) as url:
         link = Anything(CloudConfig(url=url, timeout_s=20.0), case.edge.processor, "features", own=False)
@@ -286,20 +287,17 @@ def test_the_end_of_a_link_ends_its_calls_as_that_of_a_clip_does(case: Case) -> 
             call.fetch("GET", "/", bytes)
 
 
-def test_an_abandoned_stream_lets_the_server_forget_the_clip(case: Case) -> None:
+def test_an_abandoned_stream_lets_the_server_forget_the_clip(case):
     with serving(case.cloud) as running, remote_cloud(running.url, case.edge) as link:
         events = far_loop(case, link).run()
         next(event for event in events if getattr(event, "verdict", None))
         assert len(running.service.clips) == 1
         events.close()
-        until = time.monotonic() + 10
-        while len(running.service.clips) and time.monotonic() < until:
-            time.sleep(0.01)
-        assert len(running.service.clips) == 0
+        assert until(lambda: not len(running.service.clips))
 
 
 @pytest.mark.ci
-def test_a_server_that_failed_is_left_alone_for_a_while(case: Case, served: Served) -> None:
+def test_a_server_that_failed_is_left_alone_for_a_while(case, served):
     """The next clips do not wait for it; when the time has come, it is used again."""
     asked = list[Pass]()
 
@@ -318,7 +316,7 @@ def test_a_server_that_failed_is_left_alone_for_a_while(case: Case, served: Serv
         assert link.failure is None
 
 
-def test_a_probe_calls_a_server_that_failed_and_says_what_to_do(case: Case) -> None:
+def test_a_probe_calls_a_server_that_failed_and_says_what_to_do(case):
     with remote_cloud("http://127.0.0.1:9", case.edge, retry_s=60.0) as link:
         assert link.failure is not None
         with pytest.raises(CloudError, match="All connection attempts failed") as caught:
@@ -340,14 +338,7 @@ def test_a_probe_calls_a_server_that_failed_and_says_what_to_do(case: Case) -> N
         ({"vocab_size": 265}, ConfigError, "different numbers of token ids: 266 and 265"),
     ],
 )
-def test_a_cloud_of_another_kind_is_refused_with_both_names(
-    monkeypatch: pytest.MonkeyPatch,
-    case: Case,
-    served: Served,
-    changed: dict[str, Any],
-    error: type[SpecdecError],
-    said: str,
-) -> None:
+def test_a_cloud_of_another_kind_is_refused_with_both_names(monkeypatch, case, served, changed, error, said):
     monkeypatch.setattr(served.service, "info", served.service.info.model_copy(update=changed))
     with pytest.raises(error, match=said) as caught:
         VerifyServer(CloudConfig(url=served.url, timeout_s=60.0), case.edge.processor, own=False)
@@ -355,16 +346,16 @@ def test_a_cloud_of_another_kind_is_refused_with_both_names(
         assert name in str(caught.value)
 
 
-def test_a_clip_longer_than_the_server_takes_is_the_edges(case: Case) -> None:
+def test_a_clip_longer_than_the_server_takes_is_the_edges(case):
     with serving(case.cloud, clip_s=0.01) as small, remote_cloud(small.url, case.edge) as link:
         assert_degraded(case, link, "answers status 413")
 
 
-def test_a_processor_of_its_own_makes_the_prompts(case: Case, served: Served) -> None:
+def test_a_processor_of_its_own_makes_the_prompts(case, served):
     with remote_cloud(served.url, case.cloud, own=True) as link:
         assert_wire(case, collect(far_loop(case, link).run()))
 
 
-def test_a_prompt_without_a_recording_is_refused(case: Case, served: Served) -> None:
+def test_a_prompt_without_a_recording_is_refused(case, served):
     with remote_cloud(served.url, case.edge) as link, pytest.raises(DecodingError, match="needs the recording"):
         collect(far_loop(replace(case, cloud_prompt=replace(case.cloud_prompt, waveform=None)), link).run())

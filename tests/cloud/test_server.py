@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
@@ -32,6 +32,7 @@ from tests.cloud.serving import Served, clip_message, remote_cloud, serving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.test_wire_law import assert_wire, far_loop
 from tests.tiers import few
+from tests.waiting import until
 
 TOKEN = "a-token-of-these-tests"
 BODY_BYTES = 400_000
@@ -43,7 +44,7 @@ def case() -> Case:
 
 
 @pytest.fixture(scope="module")
-def served(case: Case) -> Iterator[Served]:
+def served(case) -> Iterator[Served]:
     with serving(case.cloud, token=TOKEN, body_bytes=BODY_BYTES, sessions=8) as running:
         yield running
 
@@ -88,7 +89,7 @@ def honest_caption(served: Served, case: Case, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1]])
-def test_without_the_token_nothing_is_said(served: Served, token: str | None) -> None:
+def test_without_the_token_nothing_is_said(served, token):
     for method, path in (
         ("GET", "/v1/info"),
         ("GET", "/metrics"),
@@ -101,7 +102,7 @@ def test_without_the_token_nothing_is_said(served: Served, token: str | None) ->
     assert call(served, "GET", "/healthz", token=None) == (200, b'{"status":"ok"}')
 
 
-def test_bodies_are_bounded(served: Served) -> None:
+def test_bodies_are_bounded(served):
     status, body = call(served, "PUT", new_session(), b"\0" * (BODY_BYTES + 1))
     assert (status, "a body may have" in detail(body)) == (413, True)
     with socket.create_connection(("127.0.0.1", served.port), timeout=10) as raw:  # no length announced
@@ -121,13 +122,13 @@ def test_bodies_are_bounded(served: Served) -> None:
 
 
 @pytest.mark.ci
-def test_slow_bodies_are_cut_off(case: Case) -> None:
+def test_slow_bodies_are_cut_off(case):
     head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\nslow".encode()
     with serving(case.cloud, body_s=0.5) as served, connections(served, 1, head) as (connection,):
         assert b" 408 " in connection.recv(4096)
 
 
-def test_what_is_not_a_clip_is_refused(served: Served, case: Case) -> None:
+def test_what_is_not_a_clip_is_refused(served, case):
     good, features = a_clip(served, case)
     assert call(served, "PUT", new_session(), framed(good, features))[0] == 200
     placeholder = case.cloud.processor.placeholder_id
@@ -225,7 +226,7 @@ def _fuzz(served: Served, case: Case, count: int) -> Counter[int]:
 
 
 @pytest.mark.parametrize("count", few([100, 5000]))
-def test_broken_bodies(served: Served, case: Case, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_bodies(served, case, count, monkeypatch):
     _fuzz(served, case, 200)  # what grows once has grown
     before = psutil.Process().memory_info().rss
     found = _fuzz(served, case, count)
@@ -237,7 +238,7 @@ def test_broken_bodies(served: Served, case: Case, count: int, monkeypatch: pyte
     honest_caption(served, case, monkeypatch)
 
 
-def test_memory_is_a_budget(case: Case) -> None:
+def test_memory_is_a_budget(case):
     with serving(case.cloud) as served:
         clip, features = a_clip(served, case)
         assert call(served, "PUT", new_session(), framed(clip, features))[0] == 200
@@ -250,22 +251,18 @@ def test_memory_is_a_budget(case: Case) -> None:
 
 
 @pytest.mark.ci
-def test_idle_clips_are_forgotten(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_clips_are_forgotten(case, monkeypatch):
     monkeypatch.setattr("specdec_cli.serve.endpoints._SWEEP_S", 0.05)
     with serving(case.cloud, idle_s=0.2) as served:
         clip, features = a_clip(served, case)
         session = new_session()
         assert call(served, "PUT", session, framed(clip, features))[0] == 200
-        deadline = time.monotonic() + 20
-        while len(served.service.clips) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        assert until(lambda: not len(served.service.clips))
         status, body = call(served, "POST", f"{session}/verify", framed({"text": [], "draft": []}))
         assert (status, "or no longer" in detail(body)) == (404, True)
 
 
-def test_logs_and_metrics_hold_nothing_of_a_clip(
-    served: Served, case: Case, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_logs_and_metrics_hold_nothing_of_a_clip(served, case, monkeypatch, caplog):
     known = {"route", "status", "ms", "client", "error", "url", "model", "token"}
     with caplog.at_level(logging.DEBUG, "specdec_cli.serve"):
         honest_caption(served, case, monkeypatch)
@@ -297,9 +294,7 @@ def test_logs_and_metrics_hold_nothing_of_a_clip(
         2,
     ),
 )
-def test_a_failing_model_is_not_the_clips_fault(
-    case: Case, served: Served, failure: Exception, status: int, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_model_is_not_the_clips_fault(case, served, failure, status, said, monkeypatch):
     good, features = a_clip(served, case)
 
     forward = Session.forward
@@ -321,7 +316,7 @@ def test_a_failing_model_is_not_the_clips_fault(
     honest_caption(served, case, monkeypatch)
 
 
-def test_the_budget_counts_what_a_clip_holds(case: Case) -> None:
+def test_the_budget_counts_what_a_clip_holds(case):
     asked = case.but(max_new_tokens=30)
     for guess_tokens in (0, 8):
         with serving(asked.cloud) as served:
@@ -344,7 +339,7 @@ def test_the_budget_counts_what_a_clip_holds(case: Case) -> None:
 
 
 @pytest.mark.ci
-def test_a_clip_may_be_forgotten_while_it_is_verified(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clip_may_be_forgotten_while_it_is_verified(case, monkeypatch):
     """Its text is read by one thread while another one replaces it; whatever is read, ids and owners go together."""
     verdicts = [Verdict(2, 7, (8,)), Verdict(1, 9), Verdict(0, 4, (5, 6, 7))]
     with serving(case.cloud) as served:
@@ -372,7 +367,7 @@ def test_a_clip_may_be_forgotten_while_it_is_verified(case: Case, monkeypatch: p
         assert all(one == other for one, other in learnt)
 
 
-def test_own_tokens_are_known_by_their_place(case: Case, served: Served) -> None:
+def test_own_tokens_are_known_by_their_place(case, served):
     session = new_session()
     assert call(served, "PUT", session, framed(*a_clip(served, case)))[0] == 200
     held = served.service.clips.find(uuid.UUID(session[-32:]).hex)
@@ -403,7 +398,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Semapho
 
 
 @pytest.mark.ci
-def test_nothing_more_is_done_for_a_client_that_has_left(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_more_is_done_for_a_client_that_has_left(case, monkeypatch):
     """And its body counts as long as a thread holds it, however soon the client goes."""
     with serving(case.cloud) as served, held_up(monkeypatch) as (started, go_on):
         good, features = a_clip(served, case)
@@ -422,9 +417,7 @@ def test_nothing_more_is_done_for_a_client_that_has_left(case: Case, monkeypatch
 
 
 @pytest.mark.ci
-def test_a_request_that_waits_for_too_long_holds_its_body_until_it_ends(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_that_waits_for_too_long_holds_its_body_until_it_ends(case, monkeypatch):
     with serving(case.cloud, answer_s=0.2) as served, held_up(monkeypatch) as (started, go_on):
         body = framed(*a_clip(served, case))
         status, answer = call(served, "PUT", new_session(), body)
@@ -435,16 +428,8 @@ def test_a_request_that_waits_for_too_long_holds_its_body_until_it_ends(
         assert until(lambda: served.offer.bodies.held == 0)
 
 
-def until(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
-    """Whether something comes to hold in so much time."""
-    end = time.monotonic() + seconds
-    while not (held := holds()) and time.monotonic() < end:
-        time.sleep(0.01)
-    return held
-
-
 @pytest.mark.ci
-def test_wrong_json_costs_little(case: Case) -> None:
+def test_wrong_json_costs_little(case):
     """Of a list the first wrong item is one too many: errors of all of them take a hundred times the text."""
     size = (1 << 20) - 200
     with serving(case.cloud) as served:
@@ -465,7 +450,7 @@ def test_wrong_json_costs_little(case: Case) -> None:
 
 
 @pytest.mark.ci
-def test_large_integers_are_refused_before_they_are_widened(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_integers_are_refused_before_they_are_widened(case, monkeypatch):
     with serving(case.cloud) as served:
         good, _ = a_clip(served, case)
         audio = as_sent(case.cloud_prompt.audio)
@@ -480,7 +465,7 @@ def test_large_integers_are_refused_before_they_are_widened(case: Case, monkeypa
 @pytest.mark.parametrize(
     "first", few([b"GET /healthz HT", b"", b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: "])
 )
-def test_connections_that_say_nothing_make_room(case: Case, first: bytes) -> None:
+def test_connections_that_say_nothing_make_room(case, first):
     with serving(case.cloud, connections=4, head_s=0.5) as served, connections(served, 4, first) as opened:
         for connection in opened:
             assert connection.recv(4096) == b""  # closed by the server
@@ -488,7 +473,7 @@ def test_connections_that_say_nothing_make_room(case: Case, first: bytes) -> Non
 
 
 @pytest.mark.ci
-def test_a_head_that_drips_is_cut_off_on_a_used_connection_too(case: Case) -> None:
+def test_a_head_that_drips_is_cut_off_on_a_used_connection_too(case):
     with serving(case.cloud, head_s=0.5) as served, connections(served, 1) as (connection,):
         for _ in range(2):  # a connection that is used stays
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -516,7 +501,7 @@ def connections(served: Served, count: int, first: bytes = b"") -> Iterator[list
         yield opened
 
 
-def test_bodies_in_flight_are_a_budget(case: Case) -> None:
+def test_bodies_in_flight_are_a_budget(case):
     size = 100_000
     with serving(case.cloud, bodies_bytes=3 * size, body_bytes=2 * size, body_s=20.0) as served:
         head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n\r\n".encode()
@@ -528,10 +513,8 @@ def test_bodies_in_flight_are_a_budget(case: Case) -> None:
             good, numbers = a_clip(served, case)
             status, answer = call(served, "PUT", new_session(), framed(good, numbers))
         assert (status, "as many bodies" in detail(answer)) == (503, True)
-        deadline = time.monotonic() + 30
-        while status != 200 and time.monotonic() < deadline:
-            status, _ = call(served, "PUT", new_session(), framed(good, numbers))
-        assert status == 200  # the others have gone, and their bytes with them
+        body = framed(good, numbers)  # the others have gone, and their bytes with them
+        assert until(lambda: call(served, "PUT", new_session(), body)[0] == 200)
 
 
 def distribution(*probabilities: float, places: tuple[int, ...] = (1, 2)) -> dict[str, torch.Tensor]:
@@ -540,7 +523,7 @@ def distribution(*probabilities: float, places: tuple[int, ...] = (1, 2)) -> dic
 
 
 @pytest.mark.parametrize("change", [[0.5, 0.6], [-0.5, 1.5], [float("nan"), 1.0], [0.0, 1.0]])
-def test_what_is_no_distribution_is_refused(change: list[float]) -> None:
+def test_what_is_no_distribution_is_refused(change):
     good = distribution(0.5, 0.5)
     assert unpack_distributions(good, [1], 10)[0, 1] == 0.5
     for wrong in (distribution(*change), distribution(0.5, 0.5, places=(1, 10)), distribution(0.5, 0.5, places=(1,))):
@@ -552,7 +535,7 @@ def test_what_is_no_distribution_is_refused(change: list[float]) -> None:
 
 
 @pytest.mark.ci
-def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch):
     case = make_case(91_000, mode="lossless", temperature=0.0)
     served = Served(case.cloud)
     reached, go_on = threading.Event(), threading.Event()

@@ -20,7 +20,7 @@ from specdec_cli.cloud.remote import RemoteClip, RemoteVerifier
 from specdec_cli.cloud.vllm import Vllm
 from specdec_cli.cloud.vllm_protocol import GENERATE, MODELS, TOKENIZE, data_url
 from specdec_cli.decoding.block import Draft
-from specdec_cli.errors import CloudError, ConfigError, DecodingError, SpecdecError, TokenizerMismatchError
+from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
 from tests.cloud.stand_in import Answer, ModelServer, Respond, answering
 from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge, outcome, prompt
 from tests.tiers import few
@@ -66,7 +66,7 @@ def _server() -> ModelServer:
     return ModelServer(cloud())
 
 
-def test_texts_equal_those_in_process_and_a_recording_is_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_equal_those_in_process_and_a_recording_is_sent_once(monkeypatch):
     monkeypatch.setenv("TINY_KEY", "s3cret")
     server = ModelServer(cloud())
     with _linked(server.respond, token_env="TINY_KEY") as link:
@@ -85,7 +85,7 @@ def test_texts_equal_those_in_process_and_a_recording_is_sent_once(monkeypatch: 
 
 
 @pytest.mark.ci
-def test_a_forgotten_recording_is_sent_again_and_the_text_is_the_same() -> None:
+def test_a_forgotten_recording_is_sent_again_and_the_text_is_the_same():
     server = ModelServer(cloud())
 
     def forgetful(*request: Any) -> Answer:
@@ -100,7 +100,7 @@ def test_a_forgotten_recording_is_sent_again_and_the_text_is_the_same() -> None:
 
 
 @pytest.mark.parametrize("kind", ["flac", "wav", "full scale"])
-def test_a_recording_arrives_as_the_very_same_samples(kind: str) -> None:
+def test_a_recording_arrives_as_the_very_same_samples(kind):
     samples = tiny_clip(3, 0.7)
     samples[:3] = (-1.0, 1 - 2**-15, 0.0)
     if kind == "flac":
@@ -149,7 +149,7 @@ def _generate(*tokens: Any) -> Change:
         ]
     ),
 )
-def test_nonsense_is_never_believed(change: Change, said: str) -> None:
+def test_nonsense_is_never_believed(change, said):
     def altered(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         status, answer = _server().respond(method, path, body, headers)
         if path != GENERATE or b"content_parts" not in body:
@@ -167,7 +167,7 @@ def test_nonsense_is_never_believed(change: Change, said: str) -> None:
         assert finished.token_ids == by_the_edge
 
 
-def test_a_refusal_is_not_repeated() -> None:
+def test_a_refusal_is_not_repeated():
     server = ModelServer(cloud())
 
     def refusing(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
@@ -200,9 +200,7 @@ def _instead(path: str, answer: Answer) -> Respond:
         (TOKENIZE, 200, '{"tokens": [1, 2, 3]}', TokenizerMismatchError, "different tokenizers", "cloud.processor"),
     ],
 )
-def test_what_does_not_fit_is_refused_at_the_start(
-    path: str, status: int, body: str, error: type[SpecdecError], said: str, hint: str
-) -> None:
+def test_what_does_not_fit_is_refused_at_the_start(path, status, body, error, said, hint):
     with pytest.raises(error, match=said) as caught, _linked(_instead(path, (status, body.encode()))):
         pass
     assert hint in str(caught.value.hint)
@@ -241,7 +239,7 @@ MEBIBYTE = 1 << 20
         2,
     ),
 )
-def test_a_server_that_lies_costs_little(path: str, body: bytes, said: str, asked: int) -> None:
+def test_a_server_that_lies_costs_little(path, body, said, asked):
     """At each start; a much larger answer is not even read, nor asked for again."""
     paths = list[str]()
 
@@ -258,7 +256,7 @@ def test_a_server_that_lies_costs_little(path: str, body: bytes, said: str, aske
     assert psutil.Process().memory_info().rss - before < 150 * MEBIBYTE
 
 
-def test_recordings_are_not_sent_without_leave() -> None:
+def test_recordings_are_not_sent_without_leave():
     forbidden = configured("http://127.0.0.1:9").model_copy(update={"allow_audio_upload": False})
     with pytest.raises(ConfigError, match="allow_audio_upload"):
         Vllm(forbidden, cloud().processor, own=False)
@@ -274,9 +272,7 @@ def test_recordings_are_not_sent_without_leave() -> None:
         ({"repetition_penalty": None}, "decoding.repetition_penalty"),  # as the checkpoint suggests
     ],
 )
-def test_settings_that_it_cannot_serve_are_refused(
-    settings: dict[str, Any], named: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_that_it_cannot_serve_are_refused(settings, named, monkeypatch):
     monkeypatch.setattr(edge("same").processor.generation, "repetition_penalty", 1.1)
     with _linked(_server().respond) as link:
         _verifier(CASE, link)

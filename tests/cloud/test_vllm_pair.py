@@ -82,7 +82,7 @@ class Servers:
 
 
 @pytest.fixture(scope="module", params=["computed", pytest.param("real", marks=[pytest.mark.full, pytest.mark.vllm])])
-def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+def servers(request, tmp_path_factory) -> Iterator[Servers]:
     folder, modules = tmp_path_factory.mktemp("pair"), {"edge": edge(KIND).module, "cloud": audio_module(**CLOUD)}
     folders = {side: write_audio_checkpoint(folder / f"tiny-{side}", module) for side, module in modules.items()}
     with ExitStack() as stack:
@@ -96,7 +96,7 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="module")
-def pair(servers: Servers) -> Iterator[Pair]:
+def pair(servers) -> Iterator[Pair]:
     connected = servers.pair()
     yield connected
     for link in connected.remotes:
@@ -164,7 +164,7 @@ def fed(of: VllmCase, listed: Listed) -> tuple[list[Block], Finished]:
 
 @pytest.mark.parametrize("in_flight", few([1, 16]))
 @pytest.mark.parametrize("mode", few(["hybrid", "lossless", "edge"]))
-def test_texts_are_those_of_the_servers(pair: Pair, request: pytest.FixtureRequest, mode: str, in_flight: int) -> None:
+def test_texts_are_those_of_the_servers(pair, request, mode, in_flight):
     """100 cases against real servers: k and deferral varied; texts that part for a near tie are counted."""
     count = 100 if "real" in request.node.callspec.id else 6 * min(in_flight, 2)
     cases = [pair_case(number, mode=mode, acceptance=None) for number in range(count)]
@@ -186,7 +186,7 @@ def test_texts_are_those_of_the_servers(pair: Pair, request: pytest.FixtureReque
         assert {"edge", "accepted", "corrected"} <= sources
 
 
-def test_the_prompt_is_that_of_the_checkpoints_own_processor(pair: Pair) -> None:
+def test_the_prompt_is_that_of_the_checkpoints_own_processor(pair):
     for link, model in zip(pair.remotes, (edge(KIND), cloud()), strict=True):
         placeholder = model.processor.placeholder_id
         assert isinstance(link, Vllm)
@@ -197,7 +197,7 @@ def test_the_prompt_is_that_of_the_checkpoints_own_processor(pair: Pair) -> None
         assert ids == tuple(i for at, i in enumerate(theirs) if i != placeholder or theirs[at - 1] != i)
 
 
-def test_a_processor_without_transformers_is_the_same(servers: Servers) -> None:
+def test_a_processor_without_transformers_is_the_same(servers):
     ours, theirs = RemoteProcessor(ModelConfig(model=str(servers.folders["cloud"])), offline=True), cloud().processor
     text = "How does she speak? 她的声音低沉。<|im_end|>"
     for name in ("vocab_size", "eos_ids", "banned_ids", "placeholder_id", "sampling_rate", "window_s", "placeholders"):
@@ -208,7 +208,7 @@ def test_a_processor_without_transformers_is_the_same(servers: Servers) -> None:
         assert (ours.piece(id_), ours.word(id_)) == (theirs.piece(id_), theirs.word(id_))
 
 
-def test_files_of_a_served_model_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+def test_files_of_a_served_model_that_do_not_fit_are_refused(tmp_path):
     Tokenizer(WordLevel({"x": 0, "<|AUDIO|>": 1}, unk_token="x")).save(str(tmp_path / "tokenizer.json"))
     for config, message in (("[1]", "as a JSON object"), ('{"audio_token_id": 1}', "has the eos_token_id None")):
         (tmp_path / "config.json").write_text(config)
@@ -216,7 +216,7 @@ def test_files_of_a_served_model_that_do_not_fit_are_refused(tmp_path: Path) -> 
             RemoteProcessor(ModelConfig(model=str(tmp_path)), offline=True)
 
 
-def test_bounds_of_an_entropy_hold_whatever_the_rest_is() -> None:
+def test_bounds_of_an_entropy_hold_whatever_the_rest_is():
     generator = torch.Generator().manual_seed(0)
     for scale in (0.5, 2.0, 6.0):
         probabilities = (scale * torch.randn(200, 300, generator=generator, dtype=torch.float64)).softmax(dim=-1)
@@ -248,7 +248,7 @@ def batch(servers: Servers, folder: Path, *arguments: str, program: Sequence[str
 
 
 @pytest.mark.ci
-def test_a_batch_loads_no_torch_and_is_quick_to_its_first_request(servers: Servers, tmp_path: Path) -> None:
+def test_a_batch_loads_no_torch_and_is_quick_to_its_first_request(servers, tmp_path):
     """At most 1 s of CPU time, interpreter included."""
     program = tmp_path / "first.py"
     program.write_text(
@@ -276,7 +276,7 @@ def test_a_batch_loads_no_torch_and_is_quick_to_its_first_request(servers: Serve
 
 
 @pytest.mark.ci
-def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Path) -> None:
+def test_a_batch_goes_on_when_a_server_comes_back(servers, tmp_path):
     """Nothing is lost and nothing is there twice; captions without their cloud say so."""
     if not servers.doubles:
         pytest.skip("real servers are killed by tools.served")
@@ -303,7 +303,7 @@ def test_a_batch_goes_on_when_a_server_comes_back(servers: Servers, tmp_path: Pa
         output.unlink()
 
 
-def test_a_tokenizer_that_may_not_be_downloaded_is_named() -> None:
+def test_a_tokenizer_that_may_not_be_downloaded_is_named():
     with pytest.raises(CheckpointError, match=r"acme/tiny cannot be loaded: runtime\.offline forbids") as caught:
         RemoteProcessor(ModelConfig(model="acme/tiny"), offline=True)
     assert "set `processor` to its folder" in str(caught.value.hint)
@@ -311,7 +311,7 @@ def test_a_tokenizer_that_may_not_be_downloaded_is_named() -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("edge_failed", few(["cloud", "fail"]))
-def test_an_edge_that_fails(servers: Servers, tmp_path: Path, edge_failed: str) -> None:
+def test_an_edge_that_fails(servers, tmp_path, edge_failed):
     if not servers.doubles:
         pytest.skip("this is about the client")
     flags = {"decoding.edge_failed": edge_failed}
@@ -339,7 +339,7 @@ def test_an_edge_that_fails(servers: Servers, tmp_path: Path, edge_failed: str) 
         in_ci(({"mode": "hybrid", "gate": "always", "defer": True, "max_new_tokens": 24}, 2)),
     ],
 )
-def test_requests_are_counted(servers: Servers, pair: Pair, given: dict[str, Any], most: int) -> None:
+def test_requests_are_counted(servers, pair, given, most):
     """One a draft, and one a verification up to `most`, once the prompt is known; a recording is sent once to each."""
     if not servers.doubles:
         pytest.skip("stand-ins count")
@@ -354,7 +354,7 @@ def test_requests_are_counted(servers: Servers, pair: Pair, given: dict[str, Any
     assert found == [(len(ran), 1), (min(verified, most), min(verified, 1))]
 
 
-def test_more_clips_are_under_way_as_long_as_that_pays() -> None:
+def test_more_clips_are_under_way_as_long_as_that_pays():
     """A server that answers 5 clips a second alone, and at most 40."""
     clock = [0.0]
     pace = Pace(None, lambda: clock[0])

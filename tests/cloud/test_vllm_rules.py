@@ -59,7 +59,7 @@ def _read(request: GenerateRequest, generated: dict[str, Any], *prompt: Any, cou
 
 
 @pytest.mark.parametrize("rule", ["greedy", "class"])
-def test_few_candidates_judge_like_whole_distributions(rule: Any) -> None:
+def test_few_candidates_judge_like_whole_distributions(rule):
     rng, accepted = random.Random(rule), set[int]()
     generator = torch.Generator().manual_seed(rng.randrange(1000))
     for number in range(500):
@@ -80,7 +80,7 @@ def test_few_candidates_judge_like_whole_distributions(rule: Any) -> None:
     assert accepted == set(range(6))
 
 
-def test_of_equally_likely_tokens_the_lowest_id_wins_as_in_process() -> None:
+def test_of_equally_likely_tokens_the_lowest_id_wins_as_in_process():
     logits = torch.zeros(2, PADDED)
     logits[0, [11, 5, 40]] = 4.0
     logits[1, [9, 30]] = 4.0
@@ -89,7 +89,7 @@ def test_of_equally_likely_tokens_the_lowest_id_wins_as_in_process() -> None:
         assert (found.accepted, found.token) == wanted
 
 
-def test_what_was_generated_after_a_banned_token_is_dropped() -> None:
+def test_what_was_generated_after_a_banned_token_is_dropped():
     request = GenerateRequest((0, 0), 2, 0, 3, VOCAB, candidates=2)
     listed = {str(VOCAB + 2): {"logprob": -0.1}, "8": {"logprob": -1.0}}
     found = _read(request, listed, count=3)

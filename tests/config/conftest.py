@@ -1,7 +1,6 @@
 """A config file to write, one way to load it without the environment of the test run, and one to be refused."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ Refusal = Callable[..., ConfigError]
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Load:
+def load(tmp_path) -> Load:
     """Load BASE plus `text` from `my.yaml`, with flags and environment variables."""
 
     def run(text: str = "", /, *, env: Mapping[str, str] | None = None, **flags: object) -> ResolvedConfig:
@@ -29,7 +28,7 @@ def load(tmp_path: Path) -> Load:
 
 
 @pytest.fixture
-def refusal(load: Load) -> Refusal:
+def refusal(load) -> Refusal:
     """The ConfigError that `load` raises."""
     return lambda text="", /, **arguments: assert_refused(lambda: load(text, **arguments))
 

@@ -3,7 +3,6 @@
 import pytest
 
 from specdec_cli.config import load_config, shipped_configs
-from tests.config.conftest import Load, Refusal
 
 CLASHES: list[tuple[dict[str, object], str, str]] = [
     ({"cloud": None, "decoding__mode": "hybrid"}, "decoding.mode", "cloud"),
@@ -25,13 +24,13 @@ CLASHES: list[tuple[dict[str, object], str, str]] = [
 
 
 @pytest.mark.parametrize(("flags", "first", "second"), CLASHES)
-def test_both_settings_are_named(refusal: Refusal, flags: dict[str, object], first: str, second: str) -> None:
+def test_both_settings_are_named(refusal, flags, first, second):
     message = refusal(**flags).message
     assert message.startswith(f"{first} is ")
     assert f"but {second} is " in message
 
 
-def test_the_model_that_a_mode_does_not_use_may_be_named() -> None:
+def test_the_model_that_a_mode_does_not_use_may_be_named():
     for mode, other in (("edge", "cloud"), ("cloud", "edge")):
         config = load_config("mini", flags={"decoding.mode": mode, f"{other}.dtype": "float16"}, environ={}).config
         assert getattr(config, other).dtype == "float16"
@@ -46,19 +45,19 @@ def test_the_model_that_a_mode_does_not_use_may_be_named() -> None:
         "prompt: {style: concise, text: Hello}\n",
     ],
 )
-def test_what_a_file_says_beyond_its_mode_is_fine(load: Load, text: str) -> None:
+def test_what_a_file_says_beyond_its_mode_is_fine(load, text):
     load(text)
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "lossless", "edge", "cloud"])
-def test_every_mode_works_on_the_shipped_configs(mode: str) -> None:
+def test_every_mode_works_on_the_shipped_configs(mode):
     consent = {"edge.allow_audio_upload": True, "cloud.allow_audio_upload": True}
     for name, path in shipped_configs().items():
         resolved = load_config(name, flags={"decoding.mode": mode, **consent}, environ={})
         assert (resolved.path, resolved.config.decoding.mode) == (path, mode)
 
 
-def test_instructions_and_the_end_of_captions_go_by_the_checkpoint_that_writes(load: Load) -> None:
+def test_instructions_and_the_end_of_captions_go_by_the_checkpoint_that_writes(load):
     pair = {"edge__model": "package:mini/edge", "cloud__model": "package:mini/cloud"}
     mini, other = load(**pair).config, load(prompt__language="en").config
     assert (mini.closes, other.closes) == (False, True)
@@ -74,7 +73,7 @@ def test_instructions_and_the_end_of_captions_go_by_the_checkpoint_that_writes(l
     assert load(edge__model="package:mini/edge", decoding__mode="cloud").config.closes
 
 
-def test_a_captioner_takes_no_instruction(load: Load) -> None:
+def test_a_captioner_takes_no_instruction(load):
     config = load(edge__model="owner/Omni-Captioner").config
     assert (config.edge.own_instruction, load().config.edge.own_instruction) == ("", None)
     assert load(edge__model="owner/Omni-Captioner", edge__instruction="How?").config.edge.own_instruction == "How?"

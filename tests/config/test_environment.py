@@ -4,7 +4,7 @@ import pytest
 
 from specdec_cli.config import SETTINGS, parse_setting
 from specdec_cli.config.layers import misspelt_variables, read_environment
-from tests.config.conftest import Load, Refusal, assert_refused
+from tests.config.conftest import assert_refused
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from tests.config.conftest import Load, Refusal, assert_refused
         ("edge.device", "cuda:1", "cuda:1"),
     ],
 )
-def test_values(load: Load, name: str, text: str, value: object) -> None:
+def test_values(load, name, text, value):
     variable = f"SPECDEC_{name.upper().replace('.', '__')}"
     resolved = load(env={variable: text})
     section, _, field = name.partition(".")
@@ -29,7 +29,7 @@ def test_values(load: Load, name: str, text: str, value: object) -> None:
     assert parse_setting(f" {name} ={text}") == (name, list(value) if isinstance(value, tuple) else value)
 
 
-def test_every_setting_has_its_own_variable() -> None:
+def test_every_setting_has_its_own_variable():
     variables = {f"SPECDEC_{name.upper().replace('.', '__')}": "" for name in SETTINGS}
     assert {name for name, _ in read_environment(variables)} == set(SETTINGS)
 
@@ -38,13 +38,13 @@ def test_every_setting_has_its_own_variable() -> None:
     ("variable", "meant"),
     [("SPECDEC_DECODING__KK", "decoding.k"), ("SPECDEC_DECODNG__K", "decoding.k"), ("SPECDEC___", None)],
 )
-def test_unknown_variables_are_refused(refusal: Refusal, variable: str, meant: str | None) -> None:
+def test_unknown_variables_are_refused(refusal, variable, meant):
     error = refusal(env={variable: "1"})
     assert variable in error.message
     assert str(error.hint).startswith(f"Did you mean {meant}?" if meant else "Se")
 
 
-def test_variables_without_a_double_underscore_are_no_settings(load: Load) -> None:
+def test_variables_without_a_double_underscore_are_no_settings(load):
     variables = {"SPECDEC_CLOUD_TOKEN": "secret", "SPECDEC_DATA": "/data", "SPECDEC_DECODING_K": "3"}
     assert load(env=variables).config == load().config
     (said,) = misspelt_variables(variables)
@@ -53,12 +53,12 @@ def test_variables_without_a_double_underscore_are_no_settings(load: Load) -> No
 
 
 @pytest.mark.parametrize("name", ["SPECDEC_PROMPT__TEXT", "SPECDEC_DECODING__K", "SPECDEC_A__\udc80"])
-def test_bytes_that_are_no_text(refusal: Refusal, name: str) -> None:
+def test_bytes_that_are_no_text(refusal, name):
     error = refusal(env={name: "a\udc80"})
     (error.message + str(error.hint)).encode()
 
 
-def test_a_model_can_be_taken_away_or_named(load: Load) -> None:
+def test_a_model_can_be_taken_away_or_named(load):
     alone = load(env={"SPECDEC_CLOUD": "null"}).config
     assert (alone.cloud, alone.decoding.mode) == (None, "edge")
     assert load(env={"SPECDEC_CLOUD": "a/b"}).origin["cloud.model"] == "SPECDEC_CLOUD"
@@ -66,5 +66,5 @@ def test_a_model_can_be_taken_away_or_named(load: Load) -> None:
 
 
 @pytest.mark.parametrize("text", ["decoding.k", ""])
-def test_a_setting_needs_a_value(text: str) -> None:
+def test_a_setting_needs_a_value(text):
     assert_refused(lambda: parse_setting(text))

@@ -7,7 +7,7 @@ import pytest
 import specdec_cli.config
 from specdec_cli.config import load_config
 from specdec_cli.config.yaml_file import read_value
-from tests.config.conftest import BASE, Refusal, assert_refused
+from tests.config.conftest import BASE, assert_refused
 
 ROOT = Path(specdec_cli.config.__file__).parents[2]
 
@@ -22,14 +22,14 @@ ROOT = Path(specdec_cli.config.__file__).parents[2]
         {"edge.revision": "0123", "cloud.url": "https://cloud.example.org:8765", "cloud.token_env": "TOKEN"},
     ],
 )
-def test_dump_loads_back_to_the_same(tmp_path: Path, flags: dict[str, object]) -> None:
+def test_dump_loads_back_to_the_same(tmp_path, flags):
     first = load_config("mini", flags=flags, environ={})
     path = tmp_path / "dump.yaml"
     path.write_text(first.to_yaml(), encoding="utf-8")
     assert load_config(path, environ={}).config == first.config
 
 
-def test_bare_name_path_variable_and_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bare_name_path_variable_and_default(tmp_path, monkeypatch):
     own = tmp_path / "own.yaml"
     own.write_text(BASE)
     monkeypatch.chdir(tmp_path)
@@ -39,13 +39,13 @@ def test_bare_name_path_variable_and_default(tmp_path: Path, monkeypatch: pytest
     assert load_config(environ={"SPECDEC_CONFIG": ""}).path.name == "mini.yaml"
 
 
-def test_missing_file_lists_the_shipped_names() -> None:
+def test_missing_file_lists_the_shipped_names():
     error = assert_refused(lambda: load_config(environ={"SPECDEC_CONFIG": "qwen2.5-omny"}), "SPECDEC_CONFIG")
     assert str(error.hint).startswith("Did you mean qwen2.5-omni?")
     assert_refused(lambda: load_config("", environ={}), "no config file ''")
 
 
-def test_model_folders_count_from_the_place_that_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_folders_count_from_the_place_that_names_them(tmp_path, monkeypatch):
     for folder in ("conf/weights", "here/weights"):
         (tmp_path / folder).mkdir(parents=True)
     path = tmp_path / "conf" / "a.yaml"
@@ -80,13 +80,13 @@ def test_model_folders_count_from_the_place_that_names_them(tmp_path: Path, monk
         ('"\\e[31m": 1\n', "no setting '\\x1b[31m'", ""),
     ],
 )
-def test_errors_in_a_file(refusal: Refusal, text: str, message: str, hint: str) -> None:
+def test_errors_in_a_file(refusal, text, message, hint):
     error = refusal(text)
     assert message in error.message
     assert hint in (error.hint or "")
 
 
-def test_a_model_needs_a_name(tmp_path: Path) -> None:
+def test_a_model_needs_a_name(tmp_path):
     path = tmp_path / "a.yaml"
     path.write_text("decoding: {mode: edge}\n")
     assert_refused(lambda: load_config(path, environ={}), "edge.model", "decoding.mode", "a.yaml:1")
@@ -97,7 +97,7 @@ def test_a_model_needs_a_name(tmp_path: Path) -> None:
     assert_refused(lambda: load_config(path, environ={}), "edge.model is not given", "a.yaml:1")
 
 
-def test_a_file_of_windows_and_sections_without_values(tmp_path: Path) -> None:
+def test_a_file_of_windows_and_sections_without_values(tmp_path):
     path = tmp_path / "a.yaml"
     path.write_bytes(b"\xef\xbb\xbf" + BASE.replace("\n", "\r\n").encode() + b"gate:\r\ndecoding: {k: 2}\r\n")
     resolved = load_config(path, environ={})
@@ -120,7 +120,7 @@ def test_a_file_of_windows_and_sections_without_values(tmp_path: Path) -> None:
         ("", None),
     ],
 )
-def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
+def test_scalars_follow_yaml_1_2(text, value):
     read = read_value(text)
     assert read == value
     assert type(read) is type(value)

@@ -1,17 +1,15 @@
 """Defaults < file < environment < flags, and where each value says it came from."""
 
-from pathlib import Path
-
 import pytest
 
 from specdec_cli.config import SETTINGS, load_config
 from specdec_cli.config.gate_file import learned_gate_file
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.types import DEFAULT_THRESHOLDS
-from tests.config.conftest import Load, Refusal, assert_refused
+from tests.config.conftest import assert_refused
 
 
-def test_each_layer_wins_over_the_one_before(load: Load) -> None:
+def test_each_layer_wins_over_the_one_before(load):
     text = "decoding:\n  k: 2\n"
     env = {"SPECDEC_DECODING__K": "3"}
     seen = [load(), load(text), load(text, env=env), load(text, env=env, decoding__k=4)]
@@ -20,7 +18,7 @@ def test_each_layer_wins_over_the_one_before(load: Load) -> None:
     assert labels == ["default", "my.yaml:6", "SPECDEC_DECODING__K", "flag decoding.k"]
 
 
-def test_a_flag_is_named_as_the_user_spells_it() -> None:
+def test_a_flag_is_named_as_the_user_spells_it():
     assert (
         load_config("mini", flags={"decoding.k": 3}, flag_names={"decoding.k": "-k"}).origin["decoding.k"] == "flag -k"
     )
@@ -28,14 +26,14 @@ def test_a_flag_is_named_as_the_user_spells_it() -> None:
     assert_refused(lambda: load_config("mini", flags={"decoding.k": 0}, flag_names={"decoding.k": "-k"}), said)
 
 
-def test_file_origins_are_line_numbers(load: Load) -> None:
+def test_file_origins_are_line_numbers(load):
     origin = load("# a comment\n\ngate: {name: margin,\n  threshold: 0.2}\n").origin
     names = ("edge.model", "gate.name", "gate.threshold")
     assert [origin[name].rpartition("/")[2] for name in names] == ["my.yaml:2", "my.yaml:7", "my.yaml:8"]
     assert load_config("mini", environ={}).origin["decoding.k"].startswith("mini.yaml:")
 
 
-def test_rows_are_every_setting_in_order(load: Load) -> None:
+def test_rows_are_every_setting_in_order(load):
     rows = list(load().rows())
     assert [name for name, _, _ in rows] == list(SETTINGS)
     assert all(origin for _, _, origin in rows)
@@ -43,7 +41,7 @@ def test_rows_are_every_setting_in_order(load: Load) -> None:
     assert [row for row in rows if row[0].startswith("cloud")] == [("cloud", None, "flag cloud")]
 
 
-def test_all_problems_are_reported_together(refusal: Refusal) -> None:
+def test_all_problems_are_reported_together(refusal):
     error = refusal("decoding: {k: 0, mode: fast}\n", env={"SPECDEC_CLOUD__TIMEOUT_S": "soon"}, gate__name="x")
     assert "(3 more)" in error.message
     for name in ("my.yaml:5: decoding.k", "decoding.mode", "SPECDEC_CLOUD__TIMEOUT_S", "gate.name"):
@@ -51,7 +49,7 @@ def test_all_problems_are_reported_together(refusal: Refusal) -> None:
 
 
 @pytest.mark.parametrize("gate", ["entropy", "margin", "never"])
-def test_every_gate_has_its_own_threshold(gate: str) -> None:
+def test_every_gate_has_its_own_threshold(gate):
     """A threshold belongs to the gate that it was given for; another gate does not inherit its nats."""
     given = {"SPECDEC_GATE__NAME": "entropy", "SPECDEC_GATE__THRESHOLD": "1.7", "SPECDEC_GATE__WAKE": "2.5"}
     config = load_config("mini", flags={"gate.name": gate}, environ=given).config
@@ -70,15 +68,13 @@ def test_every_gate_has_its_own_threshold(gate: str) -> None:
         ("SPECDEC_EDGE__DTYPE", "bfloat16", {"edge__model": "owner/two"}, "edge.dtype", "bfloat16"),
     ],
 )
-def test_a_choice_resets_what_was_written_for_another(
-    load: Load, variable: str, text: str, flags: dict[str, object], reset: str, value: object
-) -> None:
+def test_a_choice_resets_what_was_written_for_another(load, variable, text, flags, reset, value):
     _, found, origin = next(row for row in load(env={variable: text}, **flags).rows() if row[0] == reset)
     assert found == value
     assert (origin == "default") == (value is None)
 
 
-def test_who_chooses_blocks_does_not_defer() -> None:
+def test_who_chooses_blocks_does_not_defer():
     """The shipped configuration drafts whole captions, to which k does not apply."""
     lossless = {"decoding.mode": "lossless"}
     for flags, defers in (
@@ -104,9 +100,7 @@ def test_who_chooses_blocks_does_not_defer() -> None:
         ({"edge": "mine", "decoding.mode": "edge"}, True, False, "edge"),
     ],
 )
-def test_a_model_in_a_folder_stands_alone_as_one_on_the_hub_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: dict[str, object], edge: bool, cloud: bool, mode: str
-) -> None:
+def test_a_model_in_a_folder_stands_alone_as_one_on_the_hub_does(tmp_path, monkeypatch, flags, edge, cloud, mode):
     """Also where its folder declares the mini pair's prompts: the mini pair's other model is none of its pair."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text('{"specdec_prompts": "shipped"}')

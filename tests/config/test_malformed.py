@@ -1,7 +1,6 @@
 """Nothing but a ConfigError comes out of a malformed config, and it says where."""
 
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,14 +49,14 @@ WRONG: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("content", [*((BASE + text).encode() for text in SYNTAX), *FILES], ids=repr)
-def test_a_file_that_is_no_config_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_config_is_refused_by_name(tmp_path, content):
     path = tmp_path / "my.yaml"
     path.write_bytes(content)
     error = assert_refused(lambda: load_config(path, environ={}))
     assert str(path) in error.message
 
 
-def test_a_misspelt_setting_and_a_wrong_value_are_refused_with_their_line(tmp_path: Path) -> None:
+def test_a_misspelt_setting_and_a_wrong_value_are_refused_with_their_line(tmp_path):
     path = tmp_path / "my.yaml"
     wrong_values = [(name, value) for name in SETTINGS for value in ({"a": 1}, *WRONG.get(name, ()))]
     for wrong, value in (("decoding.kx", 1), *wrong_values):
@@ -68,14 +67,14 @@ def test_a_misspelt_setting_and_a_wrong_value_are_refused_with_their_line(tmp_pa
         assert f"{path}:" in assert_refused(lambda: load_config(path, environ={}), wrong).message
 
 
-def test_what_is_no_readable_file_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_readable_file_is_refused(tmp_path):
     (tmp_path / "folder.yaml").mkdir()
     (tmp_path / "loop.yaml").symlink_to(tmp_path / "loop.yaml")
     for name in ("folder.yaml", "loop.yaml", "missing.yaml", "long" * 100 + ".yaml"):
         assert_refused(lambda path=tmp_path / name: load_config(path, environ={}))
 
 
-def test_random_damage_never_escapes_as_another_error(tmp_path: Path) -> None:
+def test_random_damage_never_escapes_as_another_error(tmp_path):
     rng = random.Random(0)
     whole = load_config("mini", environ={}).to_yaml().encode()
     path = tmp_path / "damaged.yaml"

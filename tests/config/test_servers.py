@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,7 +25,7 @@ def cloud_of(source: str | Path | None = None, environ: dict[str, str] | None = 
     return cloud
 
 
-def test_an_address_takes_the_place_of_the_model_and_the_other_way_round() -> None:
+def test_an_address_takes_the_place_of_the_model_and_the_other_way_round():
     cloud = cloud_of(cloud__url=URL + "/")
     assert (cloud.url, cloud.model, cloud.label) == (URL, None, URL)
     environ = {"SPECDEC_CLOUD__URL": URL, "SPECDEC_CLOUD__TIMEOUT_S": "2.5"}
@@ -63,7 +62,7 @@ def test_an_address_takes_the_place_of_the_model_and_the_other_way_round() -> No
         ({**SERVER, "edge.url": "http://127.0.0.1:1", "edge.engine": "vllm"}, ["edge.allow_audio_upload"]),
     ],
 )
-def test_what_makes_no_sense_is_refused(flags: dict[str, Any], named: list[str]) -> None:
+def test_what_makes_no_sense_is_refused(flags, named):
     error = assert_refused(lambda: load_config(flags=flags, environ={}), *named)
     assert "secret" not in error.message
 
@@ -78,18 +77,18 @@ def test_what_makes_no_sense_is_refused(flags: dict[str, Any], named: list[str])
         {**SERVER, "decoding.mode": "lossless"},
     ],
 )
-def test_what_makes_sense_is_not(flags: dict[str, Any]) -> None:
+def test_what_makes_sense_is_not(flags):
     assert cloud_of(**flags).label == flags["cloud.url"]
 
 
-def test_a_later_address_keeps_the_model_of_a_vllm_and_a_later_model_its_address() -> None:
+def test_a_later_address_keeps_the_model_of_a_vllm_and_a_later_model_its_address():
     for name, value in (("cloud.url", "https://gpu:9"), ("cloud.model", "other")):
         shipped = cloud_of("qwen2.5-omni-vllm", **{"cloud.allow_audio_upload": True, name: value})
         wanted = {"cloud.url": "http://127.0.0.1:8000", "cloud.model": "Qwen/Qwen2.5-Omni-7B", name: value}
         assert (shipped.url, shipped.model) == (wanted["cloud.url"], wanted["cloud.model"])
 
 
-def test_a_revision_belongs_to_the_model_of_its_layer(tmp_path: Path) -> None:
+def test_a_revision_belongs_to_the_model_of_its_layer(tmp_path):
     path = tmp_path / "own.yaml"
     settings = {name.removeprefix("cloud."): value for name, value in {**SERVER, "cloud.revision": "abc"}.items()}
     path.write_text(json.dumps({"edge": settings.pop("edge"), "cloud": settings}), encoding="utf-8")
@@ -97,7 +96,7 @@ def test_a_revision_belongs_to_the_model_of_its_layer(tmp_path: Path) -> None:
     assert [cloud_of(path, **given).revision for given in flags] == ["abc", None, "abc"]
 
 
-def test_the_shipped_file_waits_for_leave_except_in_mode_edge() -> None:
+def test_the_shipped_file_waits_for_leave_except_in_mode_edge():
     assert_refused(lambda: load_config("qwen2.5-omni-vllm", environ={}), "cloud.allow_audio_upload")
     flags = {"decoding.mode": "edge", "decoding.temperature": 0.7, "decoding.repetition_penalty": 1.3}
     assert load_config("qwen2.5-omni-vllm", flags=flags, environ={}).config.decoding.temperature == 0.7

@@ -6,7 +6,6 @@ from specdec_cli.config import SETTINGS, parse_setting
 from specdec_cli.config.settings import takes
 from specdec_cli.errors import ConfigError, raise_if_any
 from specdec_cli.text import show
-from tests.config.conftest import Load, Refusal
 
 
 @pytest.mark.parametrize(
@@ -18,11 +17,11 @@ from tests.config.conftest import Load, Refusal
         ("cloud.timeout_s", "a number above 0 up to 3600"),
     ],
 )
-def test_what_a_setting_takes_is_said_in_words(name: str, words: str) -> None:
+def test_what_a_setting_takes_is_said_in_words(name, words):
     assert takes(name) == words
 
 
-def test_what_is_shown_can_be_set(load: Load) -> None:
+def test_what_is_shown_can_be_set(load):
     config = load().config
     for name in SETTINGS:
         section, field = name.split(".")
@@ -33,14 +32,14 @@ def test_what_is_shown_can_be_set(load: Load) -> None:
             assert load(**{name: given}).config == config, name
 
 
-def test_several_errors_have_a_line_each() -> None:
+def test_several_errors_have_a_line_each():
     with pytest.raises(ConfigError) as caught:
         raise_if_any([ConfigError("One.", hint="Do."), ConfigError("Two."), ConfigError("Three.")])
     assert str(caught.value.hint).splitlines() == ["Do.", "Also:", "- Two.", "- Three."]
 
 
 @pytest.mark.parametrize("scheme", ["http", "HTTP", "HtTp"])
-def test_a_scheme_in_capitals_is_the_same_scheme(refusal: Refusal, load: Load, scheme: str) -> None:
+def test_a_scheme_in_capitals_is_the_same_scheme(refusal, load, scheme):
     error = refusal(cloud__url=f"{scheme}://far.example:8765")
     assert "allow_plain_http" in error.message
     secure = load(cloud__url="HTTPS://Far.Example:8765").config.cloud

@@ -2,10 +2,11 @@
 
 import io
 import re
+from typing import Any
 
 from rich.console import Console
 
-from specdec_cli.console.view import View
+from specdec_cli.console.view import Form, View
 from tests.console.script import Clip
 
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-7]|4[0-7]|9[0-7])(?:;\d+)*m")
@@ -38,8 +39,7 @@ class Screen(Console):
 def shown(clip: Clip, width: int, **options: bool | str | int) -> Screen:
     """The clip on a screen of `width` cells, as ordinary lines with the caption."""
     screen = Screen(width, **options)
-    view = View(screen, "rows")
-    play(view, clip)
+    play(View(screen, "rows"), clip)
     return screen
 
 
@@ -47,3 +47,9 @@ def play(view: View, clip: Clip, steps: int | None = None) -> None:
     """Play a clip, or the first so many steps of it, on a view."""
     for update in clip.updates[:steps]:
         view.show(update)
+
+
+def viewed(width: int, form: Form, **options: Any) -> tuple[Screen, View]:
+    """A screen, on which a terminal shows what is live, and a view of that form on it."""
+    screen = Screen(width, terminal=form == "live")
+    return screen, View(screen, form, **options)

@@ -43,13 +43,7 @@ class Clip:
 
 def step(draft: str, entropy: str, reason: Reason | None = None, cloud: str | None = None, **more: object) -> Step:
     """A round from `a/b/c` and `0.1 0.2 0.3`; `cloud` corrects the draft after `accepted` tokens, or is the bonus."""
-    return Step(
-        tuple(draft.split("/")),
-        tuple(map(float, entropy.split())),
-        reason,
-        cloud=cloud,
-        **more,
-    )
+    return Step(tuple(draft.split("/")), tuple(map(float, entropy.split())), reason, cloud=cloud, **more)
 
 
 def build(started: Started, steps: list[Step], finish_reason: FinishReason = "eos") -> Clip:

@@ -21,13 +21,13 @@ MIXED = "The speaker 说话人是女声，语速较快，supercalifragilistic �
         ("line\u2028break", "line break"),
     ],
 )
-def test_clean_leaves_nothing_that_a_terminal_obeys(raw: str, safe: str) -> None:
+def test_clean_leaves_nothing_that_a_terminal_obeys(raw, safe):
     assert clean(raw) == safe
     assert clean(raw).isprintable()
 
 
 @pytest.mark.parametrize("width", range(2, 90))
-def test_wrapped_lines_fit_and_lose_nothing(width: int) -> None:
+def test_wrapped_lines_fit_and_lose_nothing(width):
     lines = wrap(Text(MIXED), width)
     assert all(line.cell_len <= width for line in lines)
     assert "".join(line.plain for line in lines).replace(" ", "") == MIXED.replace(" ", "")
@@ -35,7 +35,7 @@ def test_wrapped_lines_fit_and_lose_nothing(width: int) -> None:
         assert not any(line.plain.startswith(("，", "。", "）")) or line.plain.endswith("（") for line in lines)
 
 
-def test_prose_aligns_under_wide_characters_and_ends_no_line_in_spaces() -> None:
+def test_prose_aligns_under_wide_characters_and_ends_no_line_in_spaces():
     screen = Screen(8)
     screen.print(Prose(Text("一二三四"), Text("词\n典"), 4))
     assert screen.lines == ["词  一二", "典  三四", ""]

@@ -6,14 +6,14 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from specdec_cli.console.view import Form, View
+from specdec_cli.console.view import View
 from specdec_cli.errors import AudioContentError
 from specdec_cli.text import clean
 from specdec_cli.transcript.records import ModelInfo, Models, Started
 from specdec_cli.transcript.round import Round
 from specdec_cli.transcript.updates import ClaimsIn
 from specdec_cli.types import Claim, Finished, Measured, Reason
-from tests.console.screens import COLOUR, Screen, play, shown
+from tests.console.screens import COLOUR, Screen, play, shown, viewed
 from tests.console.script import EDGE, EN, LOOP, LOSSLESS, PARTIAL, ZH, Clip, build, started, step
 from tests.tiers import few
 
@@ -34,14 +34,14 @@ def ending(clip: Clip, *, degraded: str | None = None, **text: object) -> Clip:
 
 
 @pytest.mark.parametrize("width", few([12, 53, 80, 200, 1, 5, 20, 30, 40, 60, 75, 76, 95, 110, 120, 160], 4))
-def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+def test_no_line_is_wider_than_the_terminal(width):
     for clip in (ZH, EN, PARTIAL, EDGE, LOSSLESS):
         assert max(map(cell_len, shown(clip, width).lines)) <= width, clip.started.file
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 @pytest.mark.parametrize("defer", [True, False])
-def test_a_long_draft_keeps_all_its_tokens_and_figures(width: int, defer: bool) -> None:
+def test_a_long_draft_keeps_all_its_tokens_and_figures(width, defer):
     draft = "/".join(f" word{index}" for index in range(40))
     clip = build(started("a.wav", "en", k=40, defer=defer), [step(draft, " ".join(["2.0"] * 40), "entropy", " end")])
     found = words(shown(clip, width))
@@ -54,7 +54,7 @@ def test_a_long_draft_keeps_all_its_tokens_and_figures(width: int, defer: bool) 
     assert ("settings k 40" in found) != defer
 
 
-def test_a_round_and_the_totals_say_why_it_was_escalated_and_what_that_brought() -> None:
+def test_a_round_and_the_totals_say_why_it_was_escalated_and_what_that_brought():
     found = words(shown(EN, 120))
     for fact in (
         "gate entropy 1.64, at or above 1.2: the cloud verifies the draft · drafted in 23 ms",
@@ -75,9 +75,8 @@ def test_a_round_and_the_totals_say_why_it_was_escalated_and_what_that_brought()
     assert "the cloud verified every round" in words(shown(LOSSLESS, 100))
 
 
-def test_models_settings_and_warnings_are_told_once() -> None:
-    screen = Screen(100)
-    view = View(screen, "rows")
+def test_models_settings_and_warnings_are_told_once():
+    screen, view = viewed(100, "rows")
     for file in ("a.wav", "b.wav"):
         play(view, starting(EN, started(file, "en", gate_weights="cc809e5a4d563628"), warnings=WARNINGS))
     play(view, ZH)
@@ -87,14 +86,14 @@ def test_models_settings_and_warnings_are_told_once() -> None:
     assert not any(name in screen.output for name in ("\x1b", "cc809e5a"))
 
 
-def test_a_piece_says_where_it_lies_and_a_long_path_keeps_its_end() -> None:
+def test_a_piece_says_where_it_lies_and_a_long_path_keeps_its_end():
     assert "61.5 s to 65.0 s" in shown(starting(EN, start_s=61.5, end_s=65.0), 100).output
     for width in (60, 200):
         (line,) = (line for line in shown(starting(EN, file=f"{'a/' * 99}b.wav"), width).lines if "wav" in line)
         assert "/a/b.wav · 3.72 s · en · hybrid" in line
 
 
-def test_no_color_keeps_signs_and_drops_colours() -> None:
+def test_no_color_keeps_signs_and_drops_colours():
     plain, coloured = shown(ZH, 100, terminal=True, no_color=True), shown(ZH, 100, terminal=True)
     assert COLOUR.search(coloured.output)
     assert not COLOUR.search(plain.output)
@@ -106,9 +105,8 @@ HOSTILE = "[bold red]x[/] :smile: \x1b]0;owned\x07\x1b[2J\u202e.wav"
 
 
 @pytest.mark.parametrize("form", ["rows", "live"])
-def test_names_and_captions_are_never_obeyed(form: Form) -> None:
-    screen = Screen(160, terminal=form == "live")
-    view = View(screen, form)
+def test_names_and_captions_are_never_obeyed(form):
+    screen, view = viewed(160, form)
     head = started(HOSTILE, "en", gate="[blink]")
     edge = ModelInfo(name=HOSTILE, dtype="fp16", device="cpu")
     head = head.model_copy(update={"models": Models(edge=edge, cloud=None), "prompt": HOSTILE})
@@ -125,9 +123,8 @@ def test_names_and_captions_are_never_obeyed(form: Form) -> None:
 
 
 @pytest.mark.parametrize("form", ["errors", "lines", "rows"])
-def test_every_view_says_what_makes_a_caption_no_description_and_that_the_cloud_failed(form: Form) -> None:
-    screen = Screen(60)
-    view = View(screen, form)
+def test_every_view_says_what_makes_a_caption_no_description_and_that_the_cloud_failed(form):
+    screen, view = viewed(60, form)
     for degraded in (None, "the cloud does not answer"):
         play(view, ending(EN, flags=("refusal", "no_speech"), degraded=degraded))
     found = words(screen)
@@ -135,7 +132,7 @@ def test_every_view_says_what_makes_a_caption_no_description_and_that_the_cloud_
     assert ("degraded: the cloud" if form == "errors" else "degraded the cloud") + " does not answer" in found
 
 
-def test_errors_alone_leave_a_contradiction_to_the_mark_behind_the_caption() -> None:
+def test_errors_alone_leave_a_contradiction_to_the_mark_behind_the_caption():
     screen = Screen(60)
     play(View(screen, "errors"), ending(EN, flags=("contradicts",)))
     assert screen.output == ""
@@ -146,7 +143,7 @@ def test_errors_alone_leave_a_contradiction_to_the_mark_behind_the_caption() -> 
 WARNINGS = (f"The instruction {HOSTILE} is not the models' own.", "No lexicon has labels for captions in English.")
 
 
-def test_a_log_has_a_line_for_each_warning() -> None:
+def test_a_log_has_a_line_for_each_warning():
     screen = Screen(60)
     play(View(screen, "lines"), starting(EN, warnings=WARNINGS), 1)
     first, *warnings, end = screen.lines
@@ -156,7 +153,7 @@ def test_a_log_has_a_line_for_each_warning() -> None:
 
 
 @pytest.mark.parametrize("form", ["errors", "lines", "rows"])
-def test_a_clip_in_which_no_speech_was_found_is_marked(form: Form) -> None:
+def test_a_clip_in_which_no_speech_was_found_is_marked(form):
     for no_speech in (True, False):
         screen = Screen(100)
         play(View(screen, form), starting(EN, flags=("no_speech",) if no_speech else ()), 1)
@@ -175,7 +172,7 @@ CLAIMS = (
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
-def test_classes_and_figures_and_what_does_not_fit_them_stand_among_the_totals(width: int) -> None:
+def test_classes_and_figures_and_what_does_not_fit_them_stand_among_the_totals(width):
     screen = shown(ending(starting(EN, measured=FIGURES), labels=LABELS, claims=CLAIMS), width)
     assert max(map(cell_len, screen.lines)) <= width
     found = words(screen)
@@ -188,7 +185,7 @@ def test_classes_and_figures_and_what_does_not_fit_them_stand_among_the_totals(w
 
 
 @pytest.mark.parametrize("form", ["lines", "rows"])
-def test_where_nothing_measurable_is_named_nothing_is_shown(form: Form) -> None:
+def test_where_nothing_measurable_is_named_nothing_is_shown(form):
     for claims in (None, (), CLAIMS[2:3]):  # not measured, no lexicon with limits, no class named
         screen = Screen(100)
         play(View(screen, form), ending(EN, claims=claims))
@@ -218,7 +215,7 @@ def hearing(clip: Clip, reason: Reason, index: int, claims: ClaimsIn, **round_: 
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_claim_is_set_against_the_sound_once_under_the_words_that_make_it(width: int) -> None:
+def test_a_claim_is_set_against_the_sound_once_under_the_words_that_make_it(width):
     screen = shown(hearing(EN, "sound", 2, claims_in), width)
     assert max(map(cell_len, screen.lines)) <= width
     rows = [line.strip() for line in screen.lines]
@@ -232,6 +229,6 @@ def test_a_claim_is_set_against_the_sound_once_under_the_words_that_make_it(widt
     assert "gate the draft contradicts the sound: the cloud verifies the draft" in words(screen)
 
 
-def test_what_the_sound_kept_against_the_cloud_is_said() -> None:
+def test_what_the_sound_kept_against_the_cloud_is_said():
     screen = shown(hearing(EN, "entropy", 2, claims_in, stood=(1, 3)), 120)
     assert "2 drafted tokens kept against the cloud, because the sound fits · verified in" in words(screen)

@@ -14,7 +14,7 @@ from specdec_cli.errors import AudioContentError
 from specdec_cli.models.download import Compilation, Download
 from specdec_cli.transcript.updates import EventText, Update
 from specdec_cli.types import Sent
-from tests.console.screens import ESCAPE, Screen, play
+from tests.console.screens import ESCAPE, Screen, play, viewed
 from tests.console.script import EN, LONG, ZH
 
 
@@ -26,9 +26,8 @@ def drawn(screen: Screen, view: View) -> str:
 
 
 @pytest.mark.parametrize("width", [10, 40, 60, 100, 200])
-def test_what_is_redrawn_fits_on_one_line(width: int) -> None:
-    screen = Screen(width, terminal=True)
-    view = View(screen, "live")
+def test_what_is_redrawn_fits_on_one_line(width):
+    screen, view = viewed(width, "live")
     play(view, dataclasses.replace(LONG, events=LONG.events[:-1]))
     view.show(Update(Sent(9, (1, 2)), EventText()))
     line = drawn(screen, view)
@@ -38,9 +37,8 @@ def test_what_is_redrawn_fits_on_one_line(width: int) -> None:
     assert ("waiting for the cloud" in line) == (width > 10)
 
 
-def test_finished_rounds_are_printed_once_and_the_region_is_erased() -> None:
-    screen = Screen(100, 24, terminal=True)
-    view = View(screen, "live")
+def test_finished_rounds_are_printed_once_and_the_region_is_erased():
+    screen, view = viewed(100, "live")
     play(view, EN)
     view.close()
     for index in range(1, 11):
@@ -53,9 +51,8 @@ def test_finished_rounds_are_printed_once_and_the_region_is_erased() -> None:
     assert EN.caption[:40] in screen.output[screen.output.rindex("\x1b[?25h") :]
 
 
-def test_a_failure_gives_the_terminal_back() -> None:
-    screen = Screen(80, 24, terminal=True)
-    view = View(screen, "live")
+def test_a_failure_gives_the_terminal_back():
+    screen, view = viewed(80, "live")
     play(view, ZH, 1)
     view.failed("a.wav", AudioContentError("the recording is silent", hint="Record again."))
     assert screen.output.rindex("\x1b[?25h") < screen.output.index("the recording is silent")
@@ -66,9 +63,8 @@ def test_a_failure_gives_the_terminal_back() -> None:
     assert "✓ 1 captioned  1 failed" in "\n".join(screen.lines)
 
 
-def test_loading_that_fails_is_not_called_done() -> None:
-    screen = Screen(80, 24, terminal=True)
-    view = View(screen, "live")
+def test_loading_that_fails_is_not_called_done():
+    screen, view = viewed(80, "live")
 
     def load() -> None:
         with view.loading("edge: reading weights"):
@@ -84,9 +80,8 @@ OMNI = Download("acme/omni", 8_000_000_000, Path("/cache"), 50_000_000_000)
 SIZE = "acme/omni: 8.0 GB of weights to download; 50.0 GB free in /cache"
 
 
-def test_a_download_is_shown_as_a_bar_with_its_rate_and_kept_as_a_line() -> None:
-    screen = Screen(120, 24, terminal=True)
-    view = View(screen, "live", clock=iter(range(100_000)).__next__)
+def test_a_download_is_shown_as_a_bar_with_its_rate_and_kept_as_a_line():
+    screen, view = viewed(120, "live", clock=iter(range(100_000)).__next__)
     with view.loading("edge: acme/omni") as watch:
         watch(OMNI, 0)
         watch(OMNI, 2_000_000_000)
@@ -96,9 +91,8 @@ def test_a_download_is_shown_as_a_bar_with_its_rate_and_kept_as_a_line() -> None
     assert "\u2713 loaded edge: acme/omni" in found
 
 
-def test_a_compiler_tells_before_it_begins_and_how_far_it_is() -> None:
-    screen = Screen(120, 24, terminal=True)
-    view = View(screen, "live", clock=iter(range(100_000)).__next__)
+def test_a_compiler_tells_before_it_begins_and_how_far_it_is():
+    screen, view = viewed(120, "live", clock=iter(range(100_000)).__next__)
     with view.loading("edge: acme/omni") as watch:
         for done in (0, 5):
             watch(Compilation("acme/omni", 15), done)
@@ -106,7 +100,7 @@ def test_a_compiler_tells_before_it_begins_and_how_far_it_is() -> None:
     assert "compiling 15 steps of acme/omni; that takes minutes the first time" in ESCAPE.sub("", screen.output)
 
 
-def test_a_log_tells_how_far_a_download_is() -> None:
+def test_a_log_tells_how_far_a_download_is():
     screen = Screen(200, 24)
     with View(screen, "lines", clock=iter(range(100_000)).__next__).loading("edge: acme/omni") as watch:
         for done in range(0, OMNI.total, OMNI.total // 40):

@@ -9,9 +9,9 @@ import pytest
 
 from specdec_cli.batch.tasks import LISTED, Progress
 from specdec_cli.console.progress import show_counts, show_failures, show_totals
-from specdec_cli.console.view import Form, View
+from specdec_cli.console.view import View
 from specdec_cli.errors import AudioDecodeError
-from tests.console.screens import ESCAPE, Screen
+from tests.console.screens import ESCAPE, Screen, viewed
 
 
 class Clock:
@@ -30,7 +30,7 @@ def busy() -> Progress:
     return Progress(**known, tokens=2500, rounds=500, escalations=60, started=time.monotonic() - 50)
 
 
-def test_the_pace_is_that_of_this_run() -> None:
+def test_the_pace_is_that_of_this_run():
     progress = busy()
     assert progress.elapsed_s == pytest.approx(50, abs=1)
     assert progress.escalation_rate == 0.12
@@ -38,9 +38,8 @@ def test_the_pace_is_that_of_this_run() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_the_bar_of_a_batch_fits_and_is_erased(width: int) -> None:
-    screen = Screen(width, terminal=True)
-    view = View(screen, "live")
+def test_the_bar_of_a_batch_fits_and_is_erased(width):
+    screen, view = viewed(width, "live")
     progress = busy()
     show_counts(view, progress)
     show_totals(view, progress, Path("o.jsonl"))
@@ -55,9 +54,8 @@ def test_the_bar_of_a_batch_fits_and_is_erased(width: int) -> None:
     }
 
 
-def test_the_bar_says_that_it_is_ending() -> None:
-    screen = Screen(100, terminal=True)
-    view = View(screen, "live")
+def test_the_bar_says_that_it_is_ending():
+    screen, view = viewed(100, "live")
     view.stopping("finishing what has begun")  # before anything is drawn
     show_counts(view, busy())
     view.close()
@@ -65,10 +63,9 @@ def test_the_bar_says_that_it_is_ending() -> None:
     assert "finishing what has begun (Ctrl-C again stops at once)" in ESCAPE.sub("", screen.output)
 
 
-def test_the_log_of_a_batch_has_a_line_every_ten_seconds_with_audio_in_minutes() -> None:
+def test_the_log_of_a_batch_has_a_line_every_ten_seconds_with_audio_in_minutes():
     clock = Clock()
-    screen = Screen(60)
-    view = View(screen, "lines", clock=clock)
+    screen, view = viewed(60, "lines", clock=clock)
     progress = busy()
     for _ in range(300):
         clock.now += 0.1
@@ -80,10 +77,9 @@ def test_the_log_of_a_batch_has_a_line_every_ten_seconds_with_audio_in_minutes()
     assert lines[0].endswith("12% of blocks escalated")
 
 
-def test_a_log_tells_how_far_it_is_and_how_long_it_takes() -> None:
+def test_a_log_tells_how_far_it_is_and_how_long_it_takes():
     clock = Clock()
-    screen = Screen(60)
-    view = View(screen, "lines", clock=clock)
+    screen, view = viewed(60, "lines", clock=clock)
     view.begin(100)
     for _ in range(50):
         clock.now += 1
@@ -97,9 +93,8 @@ def test_a_log_tells_how_far_it_is_and_how_long_it_takes() -> None:
 
 
 @pytest.mark.parametrize("form", ["errors", "lines", "live"])
-def test_errors_appear_in_every_display_and_progress_in_two(form: Form) -> None:
-    screen = Screen(60, terminal=form == "live")
-    view = View(screen, form)
+def test_errors_appear_in_every_display_and_progress_in_two(form):
+    screen, view = viewed(60, form)
     with view.loading("models"):
         pass
     view.begin(2)
@@ -111,7 +106,7 @@ def test_errors_appear_in_every_display_and_progress_in_two(form: Form) -> None:
     assert ("models" in screen.output) == (form != "errors")
 
 
-def test_failures_are_listed_as_far_as_they_were_kept() -> None:
+def test_failures_are_listed_as_far_as_they_were_kept():
     screen = Screen(60)
     progress = Progress(failed=LISTED + 5)
     progress.failures = [(f"a{n}.wav", f"a{n}.wav is broken.") for n in range(LISTED - 1)]
@@ -124,7 +119,7 @@ def test_failures_are_listed_as_far_as_they_were_kept() -> None:
 
 
 @pytest.mark.parametrize("form", ["errors", "lines", "live"])
-def test_every_display_warns_of_captions_without_the_cloud_and_of_no_description(form: Form) -> None:
+def test_every_display_warns_of_captions_without_the_cloud_and_of_no_description(form):
     screen = Screen(80)
     flags = Counter(no_speech=2, language=1)
     show_totals(View(screen, form), Progress(captioned=9, degraded=2, flags=flags), Path("out.jsonl"))
@@ -134,7 +129,7 @@ def test_every_display_warns_of_captions_without_the_cloud_and_of_no_description
     assert ("9 captioned" in found) == (form != "errors")
 
 
-def test_a_batch_without_a_caption_gets_no_tick_and_names_no_output() -> None:
+def test_a_batch_without_a_caption_gets_no_tick_and_names_no_output():
     for captioned, told in ((0, " ! 0 captioned"), (2, " ✓ 2 captioned")):
         screen = Screen(60)
         show_totals(View(screen, "live"), Progress(captioned=captioned), Path("o.jsonl"))

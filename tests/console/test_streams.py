@@ -41,9 +41,7 @@ class Stream:
         (True, {}, {"steps": True, "quiet": True}, "errors"),
     ],
 )
-def test_the_display_fits_the_place(
-    monkeypatch: pytest.MonkeyPatch, terminal: bool, environment: dict[str, str], options: dict[str, bool], form: str
-) -> None:
+def test_the_display_fits_the_place(monkeypatch, terminal, environment, options, form):
     for name in ("CI", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     for name, value in ({"TERM": "xterm"} | environment).items():
@@ -56,9 +54,7 @@ def test_the_display_fits_the_place(
 @pytest.mark.parametrize(
     ("terminal", "shown", "printed"), [(True, True, False), (True, False, True), (False, True, True)]
 )
-def test_a_caption_is_not_printed_on_the_screen_that_shows_it(
-    monkeypatch: pytest.MonkeyPatch, terminal: bool, shown: bool, printed: bool
-) -> None:
+def test_a_caption_is_not_printed_on_the_screen_that_shows_it(monkeypatch, terminal, shown, printed):
     written = io.BytesIO()
     stdout = io.TextIOWrapper(written, encoding="utf-8")
     monkeypatch.setattr(stdout, "isatty", lambda: terminal)

@@ -27,7 +27,7 @@ CHECKS = [
 
 
 @pytest.mark.parametrize("width", [30, 40, 60, 80, 120, 200])
-def test_tables_fit_a_terminal(width: int) -> None:
+def test_tables_fit_a_terminal(width):
     config, doctor = Screen(width, terminal=True), Screen(width, terminal=True)
     print_page(partial(config_page, ROWS), config, piped_width=ONE_LINE)
     print_page(partial(doctor_page, CHECKS), doctor)
@@ -36,7 +36,7 @@ def test_tables_fit_a_terminal(width: int) -> None:
         assert "\x1b[31m." not in screen.output
 
 
-def test_a_piped_table_has_one_line_a_row() -> None:
+def test_a_piped_table_has_one_line_a_row():
     screen = Screen(40)
     print_page(partial(config_page, ROWS), screen, piped_width=ONE_LINE)
     lines = screen.lines[:-1]
@@ -47,7 +47,7 @@ def test_a_piped_table_has_one_line_a_row() -> None:
     assert len({cell_len(line[: line.rindex("default")]) for line in lines if line.endswith("default")}) == 1
 
 
-def test_checks_have_a_sign_a_word_and_a_verdict() -> None:
+def test_checks_have_a_sign_a_word_and_a_verdict():
     screen = Screen(100)
     print_page(partial(doctor_page, CHECKS), screen)
     assert "✓ ok    python" in screen.output
@@ -59,7 +59,7 @@ def test_checks_have_a_sign_a_word_and_a_verdict() -> None:
     assert healthy.lines == ["? ok  python  3.11.2", "", "No problem found.", ""]
 
 
-def test_an_error_is_a_sentence_and_a_hint() -> None:
+def test_an_error_is_a_sentence_and_a_hint():
     error = CheckpointError("the weights hold 3 tensors\nand 4 were expected", hint="Download the model again.")
     screen = Screen(40)
     print_error(error, file="a.wav", console=screen)
@@ -72,14 +72,14 @@ def test_an_error_is_a_sentence_and_a_hint() -> None:
     assert wrapped.lines[1].startswith("       ")
 
 
-def test_a_hint_names_the_options_of_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hint_names_the_options_of_settings(monkeypatch):
     monkeypatch.setitem(FLAGS, "audio.segment", "--segment")
     screen = Screen(40)
     print_error(AudioContentError("too long", hint="Lower audio.segment or decoding.loop_top_k."), console=screen)
     assert screen.lines[1] == "hint: Lower audio.segment (--segment) or decoding.loop_top_k."
 
 
-def test_importing_the_console_loads_no_torch() -> None:
+def test_importing_the_console_loads_no_torch():
     code = "import json, sys, specdec_cli.console.view; print(json.dumps([*{'torch', 'numpy'} & {*sys.modules}]))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert json.loads(done.stdout) == []

@@ -23,14 +23,14 @@ def _block(*probabilities: float) -> Draft:
     gate = Gate("always").open(0)
     for p in probabilities:
         gate.add(TokenEvidence(7, 0.1, 0.9, math.log(p), ((7, p),)))
-    return Draft((7,) * len(probabilities), gate=gate)
+    return Draft((7,) * len(probabilities), gate_state=gate)
 
 
 def _verified(length: BlockLength, block: Draft, accepted: int) -> None:
     length.learn(block, Verdict(accepted, 7))
 
 
-def test_a_hopeless_edge_is_tried_again_only_now_and_then() -> None:
+def test_a_hopeless_edge_is_tried_again_only_now_and_then():
     """Never slower than the cloud alone by more than a few percent."""
     cost = 0.15
     length = _length("lossless", cost)
@@ -43,7 +43,7 @@ def test_a_hopeless_edge_is_tried_again_only_now_and_then() -> None:
     assert 1.0 < time / tokens < 1.03
 
 
-def test_deferred_drafts_of_which_nothing_stands_take_a_few_forwards_a_token() -> None:
+def test_deferred_drafts_of_which_nothing_stands_take_a_few_forwards_a_token():
     edge = certain({"^": "a", "a": "b", "b": "a", "c": "a"})
     cloud = certain(dict.fromkeys("^abc", "c"))
     loop = table_loop(edge, cloud, gate="always", defer=True, loop_period=0, max_new_tokens=100)
@@ -53,14 +53,14 @@ def test_deferred_drafts_of_which_nothing_stands_take_a_few_forwards_a_token() -
     assert finished.edge.forwards <= MOST_DEFERRED + (PER_TOKEN + 1) * 100
 
 
-def test_an_edge_that_costs_more_than_it_can_gain_is_not_asked_where_the_cloud_writes() -> None:
+def test_an_edge_that_costs_more_than_it_can_gain_is_not_asked_where_the_cloud_writes():
     assert _length("lossless", 0.9).most() == 0
     assert _length("hybrid", 0.9).most() >= 1, "somebody has to write"
     for mode in ("edge", "cloud"):
         assert _length(mode).most() == SOLO_BLOCK
 
 
-def test_the_cloud_writes_alone_where_guesses_make_it_faster_and_is_tried_now_and_then() -> None:
+def test_the_cloud_writes_alone_where_guesses_make_it_faster_and_is_tried_now_and_then():
     costs = Costs()
     for _ in range(40):
         costs.record("token", 2.0)
@@ -74,7 +74,7 @@ def test_the_cloud_writes_alone_where_guesses_make_it_faster_and_is_tried_now_an
     assert BlockLength(settings(mode="lossless", k="auto", guess_tokens=0).decoding, Costs()).most() > 0
 
 
-def test_the_first_draft_of_a_clip_pays_for_its_prefill() -> None:
+def test_the_first_draft_of_a_clip_pays_for_its_prefill():
     def size(length: float, reading_ms: float) -> int:
         costs = Costs()
         for what, ms in (("token", 2.0), ("verification", 10.0), ("reading", reading_ms)):
@@ -92,7 +92,7 @@ def test_the_first_draft_of_a_clip_pays_for_its_prefill() -> None:
     assert size(8.0, 50.0) == 0
 
 
-def test_the_cost_of_a_token_is_a_ratio_of_running_means() -> None:
+def test_the_cost_of_a_token_is_a_ratio_of_running_means():
     costs = Costs()
     assert costs.ratio == COST
     for _ in range(40):
@@ -104,7 +104,7 @@ def test_the_cost_of_a_token_is_a_ratio_of_running_means() -> None:
     assert costs.ratio > 0.09, "a hiccup counts as three times the mean"
 
 
-def test_a_prefill_is_no_measure_of_a_verification() -> None:
+def test_a_prefill_is_no_measure_of_a_verification():
     case = make_case(5, mode="lossless", k=3, loop_period=0, max_new_tokens=3, min_new_tokens=3)
     loop, seen = case.loop(), list[str]()
     loop.calls.costs.record = lambda what, ms: seen.append(what)
@@ -112,7 +112,7 @@ def test_a_prefill_is_no_measure_of_a_verification() -> None:
     assert seen.count("verification") == loop.verifier.work.forwards - 1
 
 
-def test_a_verification_that_also_reads_the_clip_has_its_share_of_the_forward() -> None:
+def test_a_verification_that_also_reads_the_clip_has_its_share_of_the_forward():
     case = make_case(5, mode="lossless", k=3, loop_period=0, max_new_tokens=9, min_new_tokens=9, run_on=0)
     loop = case.loop()
     for event in loop.run():
@@ -125,7 +125,7 @@ def test_a_verification_that_also_reads_the_clip_has_its_share_of_the_forward() 
     assert verdict.ms >= work.step_ms > 0
 
 
-def test_guesses_that_cost_more_than_they_gain_are_left_out_and_tried_again() -> None:
+def test_guesses_that_cost_more_than_they_gain_are_left_out_and_tried_again():
     costs, chances = GuessCosts(), (0.9, 0.6, 0.3, 0.1)
     for _ in range(9):
         costs.record(0, 10.0)
@@ -140,7 +140,7 @@ def test_guesses_that_cost_more_than_they_gain_are_left_out_and_tried_again() ->
     assert any(costs.worth(chances) for _ in range(400))
 
 
-def test_where_nothing_is_drafted_the_cloud_writes_a_few_tokens() -> None:
+def test_where_nothing_is_drafted_the_cloud_writes_a_few_tokens():
     case = make_case(3, mode="lossless", k="auto", cost_ratio=5.0, loop_period=0, max_new_tokens=10, min_new_tokens=10)
     rounds, finished = case.run()
     assert all(round_.escalated and not round_.draft_ids for round_ in rounds)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.prompts import Language
 from tests.laws.cases import collect
 from tests.table import TableModel, certain, table_loop
 
@@ -29,9 +28,7 @@ def worded(chain: str, after: str = "") -> TableModel:
 @pytest.mark.parametrize(
     ("edge", "language", "reason"), [("ab", "zh", "refusal"), ("ef", "zh", "language"), ("cd", "en", "language")]
 )
-def test_a_refusal_and_another_language_wake_the_cloud(
-    edge: str, language: Language, reason: str, way: dict[str, Any]
-) -> None:
+def test_a_refusal_and_another_language_wake_the_cloud(edge, language, reason, way):
     good = "cd" if language == "zh" else "ef"
     given = {"closing": "on", "language": language, "gate": "never", **way}
     rounds, finished = collect(table_loop(worded(edge, good), cloud := worded(good), **given).run())
@@ -42,7 +39,7 @@ def test_a_refusal_and_another_language_wake_the_cloud(
     assert not any(round_.escalated for round_ in silent)
 
 
-def test_the_same_fault_of_the_clouds_stands() -> None:
+def test_the_same_fault_of_the_clouds_stands():
     given: dict[str, Any] = {"closing": "on", "language": "zh", "gate": "never", "k": 2}
     edge, cloud = worded("abc"), worded("abc")
     rounds, finished = collect(table_loop(edge, cloud, **given).run())
@@ -50,7 +47,7 @@ def test_the_same_fault_of_the_clouds_stands() -> None:
     assert cloud.processor.text(finished.token_ids) == "抱歉，我无法判断情绪。语气平静，"
 
 
-def test_a_caption_ends_where_it_stops_describing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_caption_ends_where_it_stops_describing(monkeypatch):
     """The text of a run goes on until it shows; views, caption and labels leave it out."""
     runner = Captioner.load(
         settings={"decoding.mode": "edge", "decoding.closing": "on", "decoding.k": 3, "prompt.language": "en"}

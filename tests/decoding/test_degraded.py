@@ -59,7 +59,7 @@ def failing_after(answers: int, case: Case, error: Exception | None = None) -> t
 @pytest.mark.parametrize("mode", ["hybrid", "lossless"])
 @pytest.mark.parametrize("answers", [0, 1, 2])
 @pytest.mark.parametrize("ahead", ["off", "on"])
-def test_the_edge_writes_on_alone(mode: str, answers: int, ahead: str) -> None:
+def test_the_edge_writes_on_alone(mode, answers, ahead):
     degraded = 0
     for number in range(90_000, 90_008):
         case = make_case(number, mode=mode, loop_period=0, max_new_tokens=14, draft_ahead=ahead, degrade=True)
@@ -92,7 +92,7 @@ def _assert_edge_wrote_the_rest(case: Case, rounds: list[Block], finished: Finis
     assert all(round_.verdict is None and round_.reason is None for round_ in rounds[start:])
 
 
-def test_in_an_adaptive_lossless_run_the_edge_drafts_on_where_the_cloud_wrote_alone() -> None:
+def test_in_an_adaptive_lossless_run_the_edge_drafts_on_where_the_cloud_wrote_alone():
     lengths = {"max_new_tokens": 18, "min_new_tokens": 18, "loop_period": 0}
     case = make_case(90_300, mode="lossless", k="auto", cost_ratio=5.0, degrade=True, **lengths)
     rounds, finished = collect(failing_after(1, case)[0].run())
@@ -104,7 +104,7 @@ def test_in_an_adaptive_lossless_run_the_edge_drafts_on_where_the_cloud_wrote_al
 
 @pytest.mark.parametrize("ahead", ["off", "on"])
 @pytest.mark.parametrize("error", [CloudError(REASON), DecodingError("a bug")])
-def test_lossless_promises_the_clouds_text_and_fails_without_it(error: Exception, ahead: str) -> None:
+def test_lossless_promises_the_clouds_text_and_fails_without_it(error, ahead):
     case = make_case(90_100, mode="lossless", max_new_tokens=18, min_new_tokens=18, loop_period=0, draft_ahead=ahead)
     loop, verifier = failing_after(1, case, error)
     with pytest.raises(type(error), match=str(error)):
@@ -113,13 +113,13 @@ def test_lossless_promises_the_clouds_text_and_fails_without_it(error: Exception
     assert loop.text
 
 
-def test_another_error_ends_a_clip_that_may_degrade() -> None:
+def test_another_error_ends_a_clip_that_may_degrade():
     case = make_case(90_150, mode="lossless", max_new_tokens=18, min_new_tokens=18, loop_period=0, degrade=True)
     with pytest.raises(DecodingError, match="a bug"):
         list(failing_after(1, case, DecodingError("a bug"))[0].run())
 
 
-def test_an_early_prefill_that_fails_counts_too() -> None:
+def test_an_early_prefill_that_fails_counts_too():
     case = make_case(90_200, mode="hybrid", cloud_prefill="early")
     loop, verifier = failing_after(0, case)
     _, finished = collect(loop.run())
@@ -129,7 +129,7 @@ def test_an_early_prefill_that_fails_counts_too() -> None:
         list(failing_after(0, case.but(degrade=False))[0].run())
 
 
-def test_a_prefill_beside_the_edge_that_fails_costs_nothing_until_a_block_escalates() -> None:
+def test_a_prefill_beside_the_edge_that_fails_costs_nothing_until_a_block_escalates():
     case = make_case(90_200, mode="hybrid", cloud_prefill="overlap", gate="never", loop_period=0)
     _, finished = collect(failing_after(0, case)[0].run())
     assert finished.degraded is None
@@ -137,7 +137,7 @@ def test_a_prefill_beside_the_edge_that_fails_costs_nothing_until_a_block_escala
     assert finished.degraded == REASON
 
 
-def test_a_loop_of_the_edge_is_left_without_the_cloud() -> None:
+def test_a_loop_of_the_edge_is_left_without_the_cloud():
     """What the cloud promises to equal is never bent; once it is gone, the edge may break out of a loop."""
     looping = {"^": "a", "a": "b", "b": "a", "c": ""}
     ends = set()
@@ -150,7 +150,7 @@ def test_a_loop_of_the_edge_is_left_without_the_cloud() -> None:
 
 
 @pytest.mark.parametrize("edge_failed", ["fail", "cloud"])
-def test_an_edge_that_fails_on_the_way_out_of_a_loop(edge_failed: str) -> None:
+def test_an_edge_that_fails_on_the_way_out_of_a_loop(edge_failed):
     looping = certain({"^": "a", "a": "b", "b": "a"})
     loop = table_loop(looping, looping, mode="hybrid", k=8, loop_repeats=2, edge_failed=edge_failed)
     assert isinstance(loop.drafter, Drafter)

@@ -1,14 +1,13 @@
 """What the gates read and when they escalate, worked out by hand; the reference law has all of them at work."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
 
 from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.decoding.assemble import gate_generator
-from specdec_cli.decoding.evidence import Groups, entropies, evidence_of
+from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError, DecodingError
@@ -28,21 +27,6 @@ def _read(gate: Gate, rows: torch.Tensor = ROWS, ids: tuple[int, ...] = IDS) -> 
     return state
 
 
-def test_evidence_by_hand() -> None:
-    first, second = evidence_of(ROWS, IDS)
-    assert first.entropy == pytest.approx(-0.1 * math.log(0.1) - 0.2 * math.log(0.2) - 0.7 * math.log(0.7))
-    assert first.margin == pytest.approx(0.5)
-    assert first.logprob == pytest.approx(math.log(0.7))
-    assert first.candidates == ((2, pytest.approx(0.7)), (1, pytest.approx(0.2)), (0, pytest.approx(0.1)))
-    assert second.margin == pytest.approx(0.0)
-    assert len(second.candidates) == 2  # what is impossible is no candidate
-
-
-def test_entropy_with_impossible_tokens_is_not_nan() -> None:
-    scores = torch.tensor([[0.0, 0.0, -math.inf], [0.0, -math.inf, -math.inf]])
-    assert entropies(scores).tolist() == pytest.approx([math.log(2), 0.0])
-
-
 @pytest.mark.parametrize(
     ("gate", "threshold", "escalates"),
     [
@@ -56,7 +40,7 @@ def test_entropy_with_impossible_tokens_is_not_nan() -> None:
         ("never", None, False),
     ],
 )
-def test_gates(gate: str, threshold: float | None, escalates: bool) -> None:
+def test_gates(gate, threshold, escalates):
     # p = 0.8, 0.2: entropy 0.500 nats, margin 0.6, log p = -0.223
     state = _read(Gate(gate, threshold), torch.tensor([[0.8, 0.2]]).log(), (0,))
     assert state.escalates is escalates
@@ -74,7 +58,7 @@ def test_gates(gate: str, threshold: float | None, escalates: bool) -> None:
         ({3: 0}, 0.0),  # all of it names no class
     ],
 )
-def test_entropy_between_classes(groups: dict[int, int], nats: float) -> None:
+def test_entropy_between_classes(groups, nats):
     rows = torch.tensor([[0.4, 0.4, 0.2, 0.0]]).log()
     state = _read(Gate("class-entropy", 0.45, groups=Groups.of(groups, 4)), rows, (0,))
     assert state.values == pytest.approx([nats], abs=1e-6)
@@ -82,7 +66,7 @@ def test_entropy_between_classes(groups: dict[int, int], nats: float) -> None:
     assert state.reason == ("class-entropy" if nats > 0.45 else None)
 
 
-def test_class_entropy_needs_groups() -> None:
+def test_class_entropy_needs_groups():
     with pytest.raises(DecodingError, match="no groups"):
         _read(Gate("class-entropy"))
 
@@ -95,7 +79,7 @@ def _classifier(combination: str = "any", **weights: float) -> Classifier:
     return Classifier(fitted)
 
 
-def test_a_token_that_is_less_certain_than_any_in_the_fit_escalates() -> None:
+def test_a_token_that_is_less_certain_than_any_in_the_fit_escalates():
     fitted = LearnedWeights(features=("entropy",), weights=(0.0,), bias=-9.0, combination="any", most_entropy=0.75)
     state = _read(Gate("learned", 0.4, classifier=Classifier(fitted)))
     assert state.values[0] == 1.0  # 0.80 nats; the second has 0.69
@@ -114,13 +98,13 @@ def test_a_token_that_is_less_certain_than_any_in_the_fit_escalates() -> None:
         ({"threshold": 0.9, "wake": 0.2}, {}, (0.9, 0.2)),
     ],
 )
-def test_the_threshold_that_counts(given: dict[str, Any], of_file: dict[str, Any], expected: tuple[float, ...]) -> None:
+def test_the_threshold_that_counts(given, of_file, expected):
     file = gate_file(LearnedWeights(features=("entropy",), weights=(1.0,), bias=0.0, combination="any"), 0.4, **of_file)
     gate = Gate.of(settings(gate="learned", **given), file)
     assert (gate.threshold, gate.wake) == expected
 
 
-def test_no_threshold_is_taken_from_another_gates_file() -> None:
+def test_no_threshold_is_taken_from_another_gates_file():
     file = gate_file(LearnedWeights(features=("entropy",), weights=(1.0,), bias=0.0, combination="any"), 0.4, wake=0.7)
     for gate, threshold in DEFAULT_THRESHOLDS.items():
         made = Gate.of(settings(gate=gate), file)
@@ -130,19 +114,19 @@ def test_no_threshold_is_taken_from_another_gates_file() -> None:
 
 
 @pytest.mark.parametrize("name", ["colour", "doubt", "grid"])
-def test_a_feature_of_another_version_is_refused(name: str) -> None:
+def test_a_feature_of_another_version_is_refused(name):
     with pytest.raises(ConfigError, match=f"'{name}=3'") as refused:
         _classifier(**{f"{name}__3": 1.0})
     assert "specdec tune" in str(refused.value.hint)
 
 
 @pytest.mark.parametrize("gate", ["learned", "random"])
-def test_a_gate_without_what_it_needs_is_refused(gate: str) -> None:
+def test_a_gate_without_what_it_needs_is_refused(gate):
     with pytest.raises(DecodingError, match=gate):
         Gate(gate).open(0)
 
 
-def test_the_random_gate_escalates_its_share_of_the_blocks() -> None:
+def test_the_random_gate_escalates_its_share_of_the_blocks():
     gate = Gate("random", 0.3, generator=torch.Generator().manual_seed(0))
     states = [_read(gate) for _ in range(2000)]
     assert sum(state.escalates for state in states) / 2000 == pytest.approx(0.3, abs=0.04)
@@ -152,7 +136,7 @@ def test_the_random_gate_escalates_its_share_of_the_blocks() -> None:
     assert all(_read(gate).escalates is always for gate, always in ends for _ in range(50))
 
 
-def test_its_draws_depend_on_the_seed_and_on_the_clip_and_on_nothing_else() -> None:
+def test_its_draws_depend_on_the_seed_and_on_the_clip_and_on_nothing_else():
     def draws(seed: int, clip: float, threshold: float = 0.5) -> float:
         config = settings(gate="random", threshold=threshold, seed=seed)
         generator = gate_generator(config, Prompt((0,), {"input_features": torch.full((2, 3), clip)}))

@@ -45,7 +45,7 @@ def ran(edge: str, cloud: str, measured: Measured = SLOW, **given: Any) -> tuple
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_contradiction_is_verified_whatever_the_gate_says(way: dict[str, Any]) -> None:
+def test_a_contradiction_is_verified_whatever_the_gate_says(way):
     rounds, _, text = ran("abdef", "acdef", **way)
     assert text == "acdef"
     assert [round_.reason for round_ in rounds if round_.reason] == ["sound"]
@@ -56,19 +56,19 @@ def test_a_contradiction_is_verified_whatever_the_gate_says(way: dict[str, Any])
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_the_cloud_confirms_is_not_verified_again(way: dict[str, Any]) -> None:
+def test_what_the_cloud_confirms_is_not_verified_again(way):
     rounds, _, text = ran("abdef", "abdef", **way)
     assert text == "abdef"
     assert [round_.reason for round_ in rounds if round_.reason] == ["sound"]
 
 
-def test_with_blocks_a_claim_is_verified_in_the_block_that_completes_it() -> None:
+def test_with_blocks_a_claim_is_verified_in_the_block_that_completes_it():
     rounds, _, _ = ran("abdef", "abdef", Measured(pause_share=0.4), k=1)
     assert [round_.draft_ids for round_ in rounds if round_.reason == "sound"] == [(6,)]  # "few pauses"
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_class_that_fits_stands_where_the_clouds_does_not(way: dict[str, Any]) -> None:
+def test_a_class_that_fits_stands_where_the_clouds_does_not(way):
     given = {"gate": "always", **way}
     rounds, finished, text = ran("acdef", "abdef", **given)
     assert text == "acdef"
@@ -84,13 +84,13 @@ def test_a_class_that_fits_stands_where_the_clouds_does_not(way: dict[str, Any])
     assert ran("acdef", "abdef", **way, mode="lossless")[2] == "abdef"
 
 
-def test_what_follows_a_token_that_stands_is_verified_behind_it() -> None:
+def test_what_follows_a_token_that_stands_is_verified_behind_it():
     rounds, _, text = ran("acdfe", "abdef", gate="always", defer=True)
     assert (rounds[0].source, rounds[0].accepted) == (("accepted", "accepted", "accepted", "corrected"), 3)
     assert text.startswith("acde")
 
 
-def test_the_cost_of_a_verification_holds_the_way_of_one_call() -> None:
+def test_the_cost_of_a_verification_holds_the_way_of_one_call():
     loop = loop_of("acdef", "abdef", gate="always", defer=True, cloud_prefill="early")
     assert isinstance(loop.verifier, LocalVerifier)
     verify = loop.verifier.verify
@@ -100,7 +100,7 @@ def test_the_cost_of_a_verification_holds_the_way_of_one_call() -> None:
     assert loop.calls.costs._ms["verification"].value == pytest.approx(1e6, rel=0.1)
 
 
-def test_figures_of_both_verdicts_add_up() -> None:
+def test_figures_of_both_verdicts_add_up():
     before = Verdict(1, 9, near_ties=1, ms=2.0, prefilled=True, network_ms=1.0, bytes_up=10, bytes_down=1)
     after = Verdict(2, 8, (7,), near_ties=2, ms=3.0, network_ms=2.0, bytes_up=20, bytes_down=2)
     whole = before.followed_by(after)
@@ -108,7 +108,7 @@ def test_figures_of_both_verdicts_add_up() -> None:
     assert whole.followed_by(Verdict(0, 6)).stood == (1, 4)
 
 
-def test_a_vllm_cloud_is_asked_again_behind_the_token_that_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vllm_cloud_is_asked_again_behind_the_token_that_stands(monkeypatch):
     logits = torch.full((7, 70), -5.0)
     table = {"": "a", "a": "b", "b": "d", "c": "d", "d": "e", "e": "f", "f": ""}
     vocab = Letters(8).get_vocab()
@@ -133,7 +133,7 @@ def test_a_vllm_cloud_is_asked_again_behind_the_token_that_stands(monkeypatch: p
     assert len(asked) <= 2
 
 
-def test_nothing_is_read_nor_measured_where_no_draft_is_verified() -> None:
+def test_nothing_is_read_nor_measured_where_no_draft_is_verified():
     def never(_: Sequence[int] = ()) -> Any:
         raise AssertionError
 

@@ -2,19 +2,24 @@
 
 import random
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
+import torch
 
-from specdec_cli.decoding.guesses import FLOOR, ORDER, SLOTS, GuessTable, key_of
-from specdec_cli.transcript.records import Transcript
-from tests.mini_pair import captioner, voice
+from specdec_cli.config.decoding_schema import ScoringConfig
+from specdec_cli.decoding.guesses import FLOOR, ORDER, SLOTS, Guesses, GuessTable, key_of
+from specdec_cli.decoding.length import GuessCosts
+from specdec_cli.decoding.next_scores import NextScores
+from specdec_cli.errors import DecodingError
+from specdec_cli.models.selftest import _prompt
+from specdec_cli.models.session import UNREAD, Session
+from tests.tiny import tiny_model
 
 TEXT = (5, 9, 4, 9, 7, 5, 9, 8)
 ALL = [True] * len(TEXT)
 
 
-def test_a_caption_is_guessed_from_any_place_of_it() -> None:
+def test_a_caption_is_guessed_from_any_place_of_it():
     table = GuessTable()
     for _ in range(4):
         table.learn(1, TEXT, ALL)
@@ -24,7 +29,7 @@ def test_a_caption_is_guessed_from_any_place_of_it() -> None:
     assert table.guess(2, TEXT[:2], 3).ids == (), "another model's"
 
 
-def test_the_longest_context_decides_and_the_latest_captions_count_most() -> None:
+def test_the_longest_context_decides_and_the_latest_captions_count_most():
     table = GuessTable()
     for text in ((1, 2, 3), (6, 2, 4), *[(6, 2, 4)] * 5):
         table.learn(0, text, [True] * 3)
@@ -35,7 +40,7 @@ def test_the_longest_context_decides_and_the_latest_captions_count_most() -> Non
     assert table.guess(0, (9, 2), 1).ids == (8,)
 
 
-def test_a_guess_ends_where_it_is_unlikely_and_chances_fall() -> None:
+def test_a_guess_ends_where_it_is_unlikely_and_chances_fall():
     table, rng = GuessTable(), random.Random(0)
     for _ in range(300):
         text = [rng.randrange(4) for _ in range(12)]
@@ -46,14 +51,14 @@ def test_a_guess_ends_where_it_is_unlikely_and_chances_fall() -> None:
     assert all(chance >= FLOOR for chance in guess.chances)
 
 
-def test_only_a_models_own_tokens_are_learnt() -> None:
+def test_only_a_models_own_tokens_are_learnt():
     table = GuessTable()
     table.learn(0, TEXT, [True, True, False, *ALL[3:]])
     assert table.guess(0, TEXT[:1], 1).ids == TEXT[1:2]
     assert table.guess(0, TEXT[:2], 1).ids != TEXT[2:3]
 
 
-def test_the_memory_is_bounded_and_old_captions_make_room() -> None:
+def test_the_memory_is_bounded_and_old_captions_make_room():
     table, rng = GuessTable(1 << 10), random.Random(1)
     parts = (table._checks, table._tokens, table._hits, table._counts)
     size = sum(len(part) * part.itemsize for part in parts)
@@ -66,7 +71,7 @@ def test_the_memory_is_bounded_and_old_captions_make_room() -> None:
     assert right > 10
 
 
-def test_threads_may_learn_and_guess_at_once() -> None:
+def test_threads_may_learn_and_guess_at_once():
     table = GuessTable(1 << 8)
 
     def work(seed: int) -> bool:
@@ -82,21 +87,52 @@ def test_threads_may_learn_and_guess_at_once() -> None:
         assert all(executor.map(work, range(4)))
 
 
-def test_a_key_tells_models_and_instructions_apart_but_not_lengths() -> None:
+def test_a_key_tells_models_and_instructions_apart_but_not_lengths():
     assert key_of("w", "edge", (1, 7, 7, 7, 2)) == key_of("w", "edge", (1, 7, 2))
     others = (("w", "edge", (1,)), ("v", "edge", (1,)), ("w", "cloud", (1,)), ("w", "edge", (2,)))
     assert len({key_of(*other) for other in others}) == len(others)
 
 
-def test_transcripts_are_remembered_and_no_text_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "none.json").write_text('{"weights": {}, "captions": {}}')
-    monkeypatch.setattr("specdec_cli.pair_loading.SHIPPED_CAPTIONS", tmp_path / "none.json")
-    former = captioner(decoding__mode="hybrid")
-    lines = [former.run_samples(voice(seed), 16000).finish() for seed in (1, 2, 3)]
-    fresh, seeded = (captioner(decoding__mode="hybrid") for _ in range(2))
-    seeded.remember(Transcript.from_json(line.to_json()) for line in lines)
-    without, with_ = (each.run_samples(voice(2), 16000).finish() for each in (fresh, seeded))
-    assert with_.caption == without.caption == lines[1].caption
-    assert without.totals.guessed is not None
-    assert (with_.totals.guesses_kept or 0) > 8
-    assert (with_.totals.forwards_edge or 0) < (without.totals.forwards_edge or 0) / 2
+# --- the rows of one clip: a guess counts as standing only where the model's own choice was compared with it ---
+
+
+LEARNT = (40, 41, 42, 43, 44, 45, 46, 47, 48)
+
+
+@pytest.fixture
+def counted(monkeypatch) -> list[int]:
+    """How many guesses were counted as standing, whenever any were counted."""
+    found: list[int] = []
+    monkeypatch.setattr(GuessCosts, "learn", lambda _costs, _expected, stood: found.append(stood))
+    return found
+
+
+@pytest.fixture
+def scores() -> NextScores:
+    """Rows that have guessed tokens after the beginning of a caption."""
+    model, table = tiny_model(1), GuessTable()
+    for _ in range(4):
+        table.learn(0, LEARNT, [True] * len(LEARNT))
+    session = Session(model, _prompt(model, 0.5), 40)
+    made = NextScores(session, ScoringConfig(), (), Guesses(table, 0, 4, 30, GuessCosts()))
+    made.after(())  # the prompt
+    made.after(LEARNT[:1])
+    assert made.guessed > 0
+    return made
+
+
+def test_guesses_do_not_stand_because_their_scores_are_not_finite(scores, counted):
+    scores._logits = torch.full_like(scores._logits, torch.nan)
+    with pytest.raises(DecodingError, match="not finite"):
+        scores.choice(LEARNT[:1])
+    scores.after(LEARNT[:2])
+    assert counted == []
+
+
+def test_guesses_do_not_stand_because_the_device_went_on_without_them(scores, counted):
+    other = 99  # the model's own choice, which the host reads later
+    with torch.inference_mode():
+        scores.step([LEARNT[0], UNREAD], torch.tensor([other]))
+    scores.name([other])
+    scores.after((LEARNT[0], other, LEARNT[0]))
+    assert counted == [1]  # the first of four

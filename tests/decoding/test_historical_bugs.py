@@ -27,7 +27,7 @@ def _scores(**given: float) -> LogitsPipeline:
     return LogitsPipeline(ScoringConfig(**given), session)
 
 
-def test_a_block_advances_the_cache_once() -> None:
+def test_a_block_advances_the_cache_once():
     """Drafting and then "updating the context" fed a block twice; the cache ran ahead of the text: ABABAB."""
     edge = certain({"^": "a", "a": "b", "b": "c", "c": "d", "d": ""})
     sure = certain({"^": "a", "a": "b", "b": "c", "c": "d", "d": ""})
@@ -38,7 +38,7 @@ def test_a_block_advances_the_cache_once() -> None:
         assert positions == sorted(set(positions)), "a position was fed again although nothing was rejected"
 
 
-def test_the_seed_of_a_block_is_the_tail_of_the_text() -> None:
+def test_the_seed_of_a_block_is_the_tail_of_the_text():
     """A stale `last_token_id` seeded the block after a correction: 78685, 78685, 78685."""
     edge = certain({"^": "a", "a": "a", "c": "d", "d": ""})  # says "aaa" until it is told otherwise
     sure = certain({"^": "a", "a": "c", "c": "d", "d": ""})
@@ -48,7 +48,7 @@ def test_the_seed_of_a_block_is_the_tail_of_the_text() -> None:
     assert spelled(edge, rounds[1].draft_ids) == "d", "the second block must set out from the correction"
 
 
-def test_an_ngram_ban_stops_abab() -> None:
+def test_an_ngram_ban_stops_abab():
     """A "2-gram ban" that forbade only A A let A B A B pass."""
     model = TableModel(torch.tensor([[0.0] * 6] * 6))
     model.table[0, 2] = model.table[3, 2] = 5.0  # ^ -> a, b -> a
@@ -61,7 +61,7 @@ def test_an_ngram_ban_stops_abab() -> None:
     assert len(bigrams) == len(set(bigrams))
 
 
-def test_each_position_of_a_verified_block_has_its_own_history() -> None:
+def test_each_position_of_a_verified_block_has_its_own_history():
     """One shared history for all rows penalises a drafted token before it was said."""
     logits = torch.zeros(3, 8)
     logits[:, 5] = 4.0
@@ -74,7 +74,7 @@ def test_each_position_of_a_verified_block_has_its_own_history() -> None:
         assert torch.equal(scores[row : row + 1], library(history, logits[row : row + 1]))
 
 
-def test_a_single_step_deep_in_a_text_keeps_its_position() -> None:
+def test_a_single_step_deep_in_a_text_keeps_its_position():
     """A 1x1 attention mask reset the position to zero, off by 9.4 in the logits."""
     clip, text = prompt(("cloud", 2), 1, 0), list(range(20, 50))
     session, oracle = Session(cloud(2), clip, 64, PIECES), Oracle(cloud(2), clip, PIECES, settings().decoding)
@@ -85,7 +85,7 @@ def test_a_single_step_deep_in_a_text_keeps_its_position() -> None:
         assert float((row - expected)[finite].abs().max()) <= allowed(expected)
 
 
-def test_stop_rules_do_not_shorten_a_draft() -> None:
+def test_stop_rules_do_not_shorten_a_draft():
     """They ran inside the draft and cut blocks short; they belong to committed text."""
     edge = certain({"^": "a", "a": "b", "b": "c", "c": "d", "d": "e", "e": ""})
     rounds, finished = collect(table_loop(edge, None, k=4, stop_strings=("b",)).run())
@@ -94,7 +94,7 @@ def test_stop_rules_do_not_shorten_a_draft() -> None:
     assert finished.finish_reason == "stop_string"
 
 
-def test_a_loop_does_not_truncate_a_caption_that_the_cloud_can_save() -> None:
+def test_a_loop_does_not_truncate_a_caption_that_the_cloud_can_save():
     """A loop detector that stops costs the rest of the caption."""
     edge = certain({"^": "a", "a": "a", "c": "d", "d": ""})
     sure = certain({"^": "a", "a": "c", "c": "d", "d": ""})
@@ -104,7 +104,7 @@ def test_a_loop_does_not_truncate_a_caption_that_the_cloud_can_save() -> None:
     assert finished.finish_reason == "eos"
 
 
-def test_the_default_entropy_threshold_stops_bad_blocks() -> None:
+def test_the_default_entropy_threshold_stops_bad_blocks():
     """A threshold of 4.0 waved them through: e^4 is 55 equally likely tokens."""
     assert DEFAULT_THRESHOLDS["entropy"] <= 2.5
     flat = TableModel(torch.zeros(20, 20))  # ln 20 = 3.0 nats at every token
@@ -114,13 +114,13 @@ def test_the_default_entropy_threshold_stops_bad_blocks() -> None:
     assert Gate.of(settings(gate="entropy")).threshold == DEFAULT_THRESHOLDS["entropy"]
 
 
-def test_generated_placeholders_are_banned() -> None:
+def test_generated_placeholders_are_banned():
     """A generated audio placeholder breaks a re-prefill."""
     session = Session(cloud(0), prompt(("cloud", 0), 0, 0), 64, PIECES)
     assert session.logits([5, 6], 3)[:, list(cloud(0).processor.banned_ids)].max() == -torch.inf
 
 
-def test_neither_model_says_what_the_other_cannot() -> None:
+def test_neither_model_says_what_the_other_cannot():
     """3B and 7B pad their vocabularies differently: a padded row that wins must not be drafted nor verified."""
     edge = certain({"^": "c", "c": "d", "d": ""}, size=6)
     padded = TableModel(torch.nn.functional.pad(edge.table, (0, 2, 0, 2)), letters=6)
@@ -132,9 +132,7 @@ def test_neither_model_says_what_the_other_cannot() -> None:
 
 
 @pytest.mark.parametrize("graphs", ["off", "on"])
-def test_a_joint_forward_whose_scoring_fails_leaves_its_neighbours_right(
-    graphs: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_joint_forward_whose_scoring_fails_leaves_its_neighbours_right(graphs, monkeypatch):
     """Clips after the one that failed kept keys that their text did not list: plausible text, and wrong."""
     model = tiny_model(5, graphs=graphs)
     model.reserve(3)

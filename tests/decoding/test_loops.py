@@ -1,7 +1,6 @@
 """Loops: what counts as one, and what each mode does about it."""
 
 import string
-from typing import Any
 
 import pytest
 
@@ -29,18 +28,18 @@ RULE = LoopRule(8, 3)
         ("a", False),
     ],
 )
-def test_what_counts_as_a_loop(text: str, looped: bool) -> None:
+def test_what_counts_as_a_loop(text, looped):
     assert (RULE.end(text, len(text) - 1) is not None) is looped
 
 
-def test_the_first_looping_prefix_is_found_whatever_the_block() -> None:
+def test_the_first_looping_prefix_is_found_whatever_the_block():
     ids = [1, 2, 3, 2, 3, 2, 3, 2, 3]
     assert [RULE.end(ids, start) for start in (0, 6, 7)] == [7, 7, 8]
     assert RULE.end([1, 2, 3], 0) is None
     assert LoopRule(0, 3).end(ids, 0) is None
 
 
-def test_the_edge_alone_breaks_out_by_sampling() -> None:
+def test_the_edge_alone_breaks_out_by_sampling():
     edge = certain({"^": "a", "a": "b", "b": "a", "c": ""}, margin=3.0)
     ends = set()
     for seed in range(20):
@@ -51,14 +50,14 @@ def test_the_edge_alone_breaks_out_by_sampling() -> None:
     assert ends > {"loop"} or "eos" in ends, "no seed ever broke out"
 
 
-def test_a_loop_that_survives_the_break_ends_the_clip() -> None:
+def test_a_loop_that_survives_the_break_ends_the_clip():
     stubborn = certain({"^": "a", "a": "b", "b": "a"}, margin=60.0)
     _, finished = collect(table_loop(stubborn, None, k=4).run())
     assert finished.finish_reason == "loop"
     assert spelled(stubborn, finished.token_ids) == "ababab"
 
 
-def test_the_edge_breaks_a_loop_that_the_cloud_confirmed() -> None:
+def test_the_edge_breaks_a_loop_that_the_cloud_confirmed():
     edge = certain({"^": "a", "a": "b", "b": "a", "c": ""}, margin=2.0)
     sure = certain({"^": "a", "a": "b", "b": "a"}, margin=60.0)
     reasons = {
@@ -69,7 +68,7 @@ def test_the_edge_breaks_a_loop_that_the_cloud_confirmed() -> None:
 
 
 @pytest.mark.parametrize("mode", ["lossless", "cloud"])
-def test_the_clouds_own_text_is_never_bent(mode: str) -> None:
+def test_the_clouds_own_text_is_never_bent(mode):
     looping = certain({"^": "a", "a": "b", "b": "a"}, margin=3.0)
     for k in range(1, 9):
         loop = table_loop(certain({"^": "a"}), looping, mode=mode, k=k)
@@ -89,7 +88,7 @@ def cycle(letters: str, **steps: str) -> TableModel:
 
 @pytest.mark.parametrize("cut", CUTS, ids=str)
 @pytest.mark.parametrize("period", range(1, 9))
-def test_a_loop_that_the_cloud_confirms_ends_within_three_repetitions(period: int, cut: dict[str, Any]) -> None:
+def test_a_loop_that_the_cloud_confirms_ends_within_three_repetitions(period, cut):
     """A deferred draft of 64 equal tokens was committed whole."""
     letters = string.ascii_lowercase[:period]
     loop = table_loop(cycle(letters), cycle(letters), gate="never", max_new_tokens=128, **cut)
@@ -101,7 +100,7 @@ def test_a_loop_that_the_cloud_confirms_ends_within_three_repetitions(period: in
 
 @pytest.mark.parametrize("cut", CUTS, ids=str)
 @pytest.mark.parametrize("letters", [*range(1, 9), 12, 16, 23])
-def test_a_loop_of_the_clouds_corrections_ends_within_three_repetitions(letters: int, cut: dict[str, Any]) -> None:
+def test_a_loop_of_the_clouds_corrections_ends_within_three_repetitions(letters, cut):
     """The edge repeats up to eight letters; whenever the cloud is called, it leads to the next ones, and back at last.
 
     The period of the text may be longer than the rule's.

@@ -9,7 +9,7 @@ from transformers import NoRepeatNGramLogitsProcessor
 from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.decoding.evidence import CANDIDATES, Groups, evidence_of
 from specdec_cli.decoding.pick import choices, most_likely, ranked, readings
-from specdec_cli.decoding.scores import LogitsPipeline, draw
+from specdec_cli.decoding.scores import LogitsPipeline
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
@@ -22,13 +22,13 @@ def _scores(size: int, rows: int = 4) -> torch.Tensor:
     """Rows with impossible tokens, of which the last may be the best."""
     generator = torch.Generator().manual_seed(size)
     scores = 3 * torch.randn(rows, size + 7, generator=generator)[:, :size]  # a part of longer rows, as logits are
-    scores[:, torch.randint(size, (size // 9,), generator=generator)] = -math.inf
+    scores[:, torch.randint(size, (max(size // 9, 1),), generator=generator)] = -math.inf
     scores[0, -1] = 40.0
     return scores
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_best_are_those_of_a_whole_search(size: int) -> None:
+def test_the_best_are_those_of_a_whole_search(size):
     scores, count = _scores(size), min(3, size)
     assert most_likely(scores)[1].tolist() == scores.argmax(dim=-1).tolist() == choices(scores, "it")
     first, values, ids = ranked(scores, count)
@@ -39,7 +39,7 @@ def test_the_best_are_those_of_a_whole_search(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_of_equal_tokens_the_first_is_chosen_as_by_generate(size: int) -> None:
+def test_of_equal_tokens_the_first_is_chosen_as_by_generate(size):
     for places in ([size - 1, 0], [size - 1, size // 2], [size // 2, size // 3, size - 1]):
         scores = torch.zeros(1, size).index_fill(1, torch.tensor(places), 1.0)
         assert most_likely(scores)[1].tolist() == [min(places)]
@@ -48,7 +48,7 @@ def test_of_equal_tokens_the_first_is_chosen_as_by_generate(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_evidence_is_that_of_the_distribution(size: int) -> None:
+def test_evidence_is_that_of_the_distribution(size):
     scores = _scores(size)
     groups = {at: at % 3 for at in range(0, size, 5)}
     wholes = scores.double().softmax(dim=-1)
@@ -70,7 +70,7 @@ def test_evidence_is_that_of_the_distribution(size: int) -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("size", [300, 20_001])
-def test_scores_that_are_not_finite_are_refused_by_name(bad: float, size: int) -> None:
+def test_scores_that_are_not_finite_are_refused_by_name(bad, size):
     scores = _scores(size)
     scores[1, size // 2] = bad
     for read in (choices, readings, lambda rows, name: evidence_of(rows, None, None, name)):
@@ -80,14 +80,14 @@ def test_scores_that_are_not_finite_are_refused_by_name(bad: float, size: int) -
         choices(torch.full((1, size), -math.inf), "it")
 
 
-def test_a_spread_of_many_scores_is_nearly_that_of_all() -> None:
+def test_a_spread_of_many_scores_is_nearly_that_of_all():
     scores = _scores(20_001)
     for row, scored in zip(readings(scores, "it"), scores, strict=True):
         assert row.spread == pytest.approx(float(scored[scored.isfinite()].std()), rel=0.05)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
-def test_repeats_are_ruled_out_as_by_the_library(n: int) -> None:
+def test_repeats_are_ruled_out_as_by_the_library(n):
     generator = torch.Generator().manual_seed(n)
     for _ in range(20):
         prompt, *text = torch.randint(2, 5, (9,), generator=generator).tolist()
@@ -100,11 +100,3 @@ def test_repeats_are_ruled_out_as_by_the_library(n: int) -> None:
             for row in range(rows):
                 history = torch.tensor([[0, prompt, *text[: end - rows + 1 + row]]])
                 assert torch.equal(found[row], NoRepeatNGramLogitsProcessor(n)(history, logits[row][None])[0])
-
-
-def test_a_draw_is_that_of_multinomial_with_the_same_seed() -> None:
-    probabilities = _scores(300, rows=1).softmax(dim=-1)
-    for seed in range(50):
-        one, other = (torch.Generator().manual_seed(seed) for _ in range(2))
-        assert draw(probabilities, one).tolist() == torch.multinomial(probabilities[0], 1, generator=other).tolist()
-        assert torch.equal(one.get_state(), other.get_state())

@@ -54,13 +54,13 @@ def _accepted(
         ("class", {}, (0, 3), 1, 1),
     ],
 )
-def test_rules(rule: str, extra: dict[str, float], ids: tuple[int, ...], accepted: int, token: int) -> None:
+def test_rules(rule, extra, ids, accepted, token):
     rules = AcceptanceConfig(rule=rule, **extra)
     found = _accepted(_draft(*ids), CLOUD, rules, {0: 7, 2: 7, 3: 8})
     assert found == (accepted, token)
 
 
-def test_the_typical_floor_falls_where_the_cloud_is_unsure() -> None:
+def test_the_typical_floor_falls_where_the_cloud_is_unsure():
     cloud = _logs([0.955 / 12] * 12 + [0.03, 0.015], [1 / 14] * 14)  # H = 2.60 nats, 0.3 e^-H = 0.022
     for token, accepted in ((0, 1), (12, 1), (13, 0)):
         rules = AcceptanceConfig(rule="typical")
@@ -68,14 +68,14 @@ def test_the_typical_floor_falls_where_the_cloud_is_unsure() -> None:
         assert found[0] == accepted
 
 
-def test_rank_ties_count_for_the_draft_and_impossible_tokens_never_pass() -> None:
+def test_rank_ties_count_for_the_draft_and_impossible_tokens_never_pass():
     tied = torch.tensor([[1.0, 1.0, 1.0, -math.inf], [0.0, 0.0, 0.0, 0.0]])
     rules = AcceptanceConfig(rule="rank", rank=4)
     assert _accepted(_draft(2), tied, rules)[0] == 1
     assert _accepted(_draft(3), tied, rules)[0] == 0
 
 
-def test_near_ties_are_pairs_that_a_number_format_cannot_tell_apart() -> None:
+def test_near_ties_are_pairs_that_a_number_format_cannot_tell_apart():
     rows = torch.tensor(
         [
             [1.0, 1.0 + 1e-5, 0.0, -1.0],  # as good as equal
@@ -90,7 +90,7 @@ def test_near_ties_are_pairs_that_a_number_format_cannot_tell_apart() -> None:
 
 
 @pytest.mark.ci
-def test_random_models_count_few_near_ties() -> None:
+def test_random_models_count_few_near_ties():
     counted = verified = 0
     for number in range(94_000, 94_020):
         for round_ in make_case(number, mode="lossless").run()[0]:

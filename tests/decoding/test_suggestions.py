@@ -39,7 +39,7 @@ def suggested_case(number: int, edge: AudioLM, cloud: AudioLM, **given: Any) -> 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("suggested", SUGGESTED, ids=lambda found: "+".join(found))
-def test_an_open_setting_follows_the_checkpoint(suggested: dict[str, Any]) -> None:
+def test_an_open_setting_follows_the_checkpoint(suggested):
     plain, model = suggesting(31), suggesting(31, **suggested)
     other = 0
     for number in range(96_000, 96_002):
@@ -57,7 +57,7 @@ def test_an_open_setting_follows_the_checkpoint(suggested: dict[str, Any]) -> No
     assert other, "the suggestion changes something"
 
 
-def test_a_setting_that_is_given_wins() -> None:
+def test_a_setting_that_is_given_wins():
     model = suggesting(32, repetition_penalty=1.3, no_repeat_ngram_size=2, min_new_tokens=6)
     plain = suggesting(32)
     off = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
@@ -70,7 +70,7 @@ def test_a_setting_that_is_given_wins() -> None:
 
 
 @pytest.mark.ci
-def test_each_model_follows_its_own_checkpoint() -> None:
+def test_each_model_follows_its_own_checkpoint():
     """Hybrid drafts by the edge's suggestion and verifies by the cloud's."""
     edge = suggesting(33, repetition_penalty=1.3, suppress_tokens=[7, 8, 9])
     cloud = suggesting(33, no_repeat_ngram_size=1, min_new_tokens=8)

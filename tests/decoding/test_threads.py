@@ -20,7 +20,7 @@ from tests.laws.cases import collect, make_case
 from tests.tiers import few
 
 
-def test_a_failed_clip_leaves_no_thread() -> None:
+def test_a_failed_clip_leaves_no_thread():
     before = threading.active_count()
     case = make_case(90_100, mode="lossless", max_new_tokens=18, loop_period=0, draft_ahead="on")
     for _ in range(5):
@@ -29,7 +29,7 @@ def test_a_failed_clip_leaves_no_thread() -> None:
     assert threading.active_count() == before
 
 
-def test_the_number_of_torch_threads_holds_beside_the_loop() -> None:
+def test_the_number_of_torch_threads_holds_beside_the_loop():
     """`torch.set_num_threads` counts for the thread that calls it alone."""
     case, seen = make_case(90_400, mode="lossless", draft_ahead="on", gate="always"), list[int]()
     loop = case.loop()
@@ -56,8 +56,8 @@ def test_the_number_of_torch_threads_holds_beside_the_loop() -> None:
     ],
 )
 def test_the_edge_drafts_ahead_by_itself_of_a_parallel_cloud_if_two_steps_fit_a_verification(
-    ahead: str, step_ms: float, parallel: bool, drafts: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    ahead, step_ms, parallel, drafts, monkeypatch
+):
     case = make_case(90_600, mode="lossless", draft_ahead=ahead, cloud_prefill="overlap", max_new_tokens=6)
     begun: list[int] = []
     monkeypatch.setattr(Drafter, "draft_ahead", lambda *_: begun.append(1))
@@ -70,7 +70,7 @@ def test_the_edge_drafts_ahead_by_itself_of_a_parallel_cloud_if_two_steps_fit_a_
 
 @pytest.mark.parametrize("mode", few(["hybrid", "lossless", "edge", "cloud"]))
 @pytest.mark.parametrize("ahead", few(["on", "auto"]))
-def test_no_circle_holds_a_finished_clip(mode: str, ahead: str) -> None:
+def test_no_circle_holds_a_finished_clip(mode, ahead):
     """Its caches are given back at once, without waiting for the garbage collector."""
     case = make_case(3, temperature=0.0, mode=mode, gate="always", draft_ahead=ahead)
     loop = case.loop()
@@ -88,7 +88,7 @@ def test_no_circle_holds_a_finished_clip(mode: str, ahead: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "lossless"])
-def test_other_clips_wait_for_no_answer_of_a_remote_model(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_clips_wait_for_no_answer_of_a_remote_model(mode, monkeypatch):
     """Neither for a draft of a remote edge, nor for a remote cloud that reads the clip early or verifies."""
     case = make_case(90_700, mode=mode, gate="always", cloud_prefill="early", draft_ahead="off", max_new_tokens=8)
     outside, called, free = list[str](), set[str](), [False]

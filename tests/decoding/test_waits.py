@@ -41,9 +41,7 @@ def counted() -> Iterator[Counter[str]]:
 
 
 @pytest.mark.parametrize("penalties", few([{"repetition_penalty": 1.1}, {}, {"no_repeat_ngram": 4}]))
-def test_a_lossless_caption_waits_once_a_block_and_model(
-    monkeypatch: pytest.MonkeyPatch, penalties: dict[str, float]
-) -> None:
+def test_a_lossless_caption_waits_once_a_block_and_model(monkeypatch, penalties):
     monkeypatch.setitem(draft.UNREAD_TOKENS, "cpu", 8)  # as on a GPU
     given: dict[str, float] = {
         "decoding__k": 5,

@@ -19,7 +19,7 @@ def scored(said: list[dict[str, str | None]], truth: list[dict[str, str]]) -> di
 
 
 @pytest.mark.parametrize("present", [1, 3, 7])
-def test_they_are_scikit_learns(present: int) -> None:
+def test_they_are_scikit_learns(present):
     """Of random emotions of `present` classes, half of them said rightly and a tenth not at all."""
     from sklearn.metrics import accuracy_score, recall_score  # takes half a second, in one worker
 
@@ -41,7 +41,7 @@ def test_they_are_scikit_learns(present: int) -> None:
     assert (ours.majority, ours.clips) == (max(Counter(true).values()) / 200, 200)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     said = [{"rate": "slow"}, {"rate": "fast"}, {"rate": None}, {"rate": "fast"}, {}]
     truth = [{"rate": "slow"}, {"rate": "slow"}, {"rate": "fast"}, {"rate": "fast"}, {"voice": "male"}]
     scores = scored(said, truth)
@@ -52,7 +52,7 @@ def test_by_hand() -> None:
     assert scored([{"rate": "slow"}], [{}]) == {}
 
 
-def test_the_recall_of_a_rare_class_counts_as_much_as_that_of_a_common_one() -> None:
+def test_the_recall_of_a_rare_class_counts_as_much_as_that_of_a_common_one():
     said = [{"emotion": "neutral"}] * 100
     truth = [{"emotion": "neutral"}] * 90 + [{"emotion": "sad"}] * 10
     found = label_scores(said, truth, LEXICON, Resampler(100, resamples=500))["emotion"]

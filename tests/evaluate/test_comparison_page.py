@@ -43,7 +43,7 @@ def printed(comparison: Comparison, width: int, **options: bool | str) -> Screen
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("width", [30, 60, 100, 220])
-def test_it_fits_every_terminal_and_loses_nothing(pages: dict[str, Comparison], width: int, language: str) -> None:
+def test_it_fits_every_terminal_and_loses_nothing(pages, width, language):
     screen = printed(pages[language], width, terminal=True)
     assert max(map(cell_len, screen.lines)) <= min(width, 160)
     text = " ".join(" ".join(screen.lines).split())
@@ -54,7 +54,7 @@ def test_it_fits_every_terminal_and_loses_nothing(pages: dict[str, Comparison], 
         assert expected in text
 
 
-def test_signs_alone_tell_everything_without_colour(pages: dict[str, Comparison]) -> None:
+def test_signs_alone_tell_everything_without_colour(pages):
     for language, comparison_ in pages.items():
         colour = printed(comparison_, 100, terminal=True)
         plain = printed(comparison_, 100, terminal=True, no_color=True)
@@ -64,14 +64,14 @@ def test_signs_alone_tell_everything_without_colour(pages: dict[str, Comparison]
         assert {"en": "[quickly]", "zh": "较[快]"}[language] in "\n".join(plain.lines)
 
 
-def test_control_characters_of_a_name_are_shown_and_not_obeyed(pages: dict[str, Comparison]) -> None:
+def test_control_characters_of_a_name_are_shown_and_not_obeyed(pages):
     screen = printed(pages["en"], 100, terminal=True)
     assert "1 recording left out" in screen.output
     assert "broken [red].wav\\x1b[31m" in screen.output
     assert "\x1b[31m is" not in screen.output
 
 
-def test_modes_that_agree_share_a_caption(pages: dict[str, Comparison]) -> None:
+def test_modes_that_agree_share_a_caption(pages):
     lines = printed(pages["en"], 100, terminal=True, no_color=True).lines
     start = next(index for index, line in enumerate(lines) if "录音 00" in line)
     assert lines[start + 1] == " edge      A man speaks [quickly] in a low voice. He sounds sad."
@@ -91,5 +91,5 @@ def test_modes_that_agree_share_a_caption(pages: dict[str, Comparison]) -> None:
         ("He sounds sad.", "", "[He sounds sad.]"),
     ],
 )
-def test_differences_are_marked(caption: str, base: str, expected: str) -> None:
+def test_differences_are_marked(caption, base, expected):
     assert marked(caption, base).plain == expected

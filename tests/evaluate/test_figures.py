@@ -1,6 +1,5 @@
 """Figures of a comparison against sums made by hand."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +11,7 @@ from specdec_cli.labels.references import References
 from specdec_cli.transcript.records import Transcript
 from tests.evaluate.fabricate import costs_of, failed, made, quality_of
 
-
-@pytest.fixture(scope="module")
-def lexicon() -> Lexicon:
-    return Lexicon.load()
+LEXICON = Lexicon.load()
 
 
 def asked(rounds: int, escalations: int, drafted: int, accepted: int) -> dict[str, Any]:
@@ -33,8 +29,8 @@ def three_modes() -> list[Transcript]:
     ]
 
 
-def test_costs_are_sums_over_clips_and_ratios_are_of_sums(lexicon: Lexicon) -> None:
-    found = comparison(three_modes(), lexicon)
+def test_costs_are_sums_over_clips_and_ratios_are_of_sums():
+    found = comparison(three_modes(), LEXICON)
     assert found.modes == ["edge", "hybrid", "cloud"]
     edge, hybrid, cloud = found.costs
     assert [mode.total_s.value for mode in found.costs] == pytest.approx([0.4, 0.8, 1.6])
@@ -74,10 +70,10 @@ def four_clips() -> list[Transcript]:
     return runs
 
 
-def test_three_costs_are_those_of_the_recorded_works(lexicon: Lexicon, tmp_path: Path) -> None:
+def test_three_costs_are_those_of_the_recorded_works(tmp_path):
     table = tmp_path / "truth.tsv"
     table.write_text("file\temotion\n" + "".join(f"{name}\tsad\n" for name in "abcd"), encoding="utf-8")
-    found = comparison(four_clips(), lexicon, references=References.read(table, lexicon=lexicon))
+    found = comparison(four_clips(), LEXICON, references=References.read(table, lexicon=LEXICON))
     spent = [(mode.escalation_rate, mode.clips_woken, mode.cloud_time) for mode in found.costs]
     assert [share and share.value for share in spent[1]] == pytest.approx([2 / 16, 0.5, 120 / 480])
     assert spent[0] == spent[2] == (None, None, None)
@@ -85,36 +81,36 @@ def test_three_costs_are_those_of_the_recorded_works(lexicon: Lexicon, tmp_path:
     assert [at.cost for at in gap.at_costs] == ["blocks", "clips", "time"]
 
 
-def test_a_clip_whose_prefill_was_early_wakes_the_cloud(lexicon: Lexicon) -> None:
+def test_a_clip_whose_prefill_was_early_wakes_the_cloud():
     runs = [
         made("a", "edge"),
         made("a", "hybrid", forwards=(9, 1), prefill_ms=(10, 40), cloud_ms=40.0),
         made("a", "cloud", forwards=(None, 9), cloud_ms=80.0),
     ]
-    hybrid = costs_of(comparison(runs, lexicon), "hybrid")
+    hybrid = costs_of(comparison(runs, LEXICON), "hybrid")
     assert (hybrid.escalation_rate.value, hybrid.clips_woken.value, hybrid.cloud_time.value) == (0.0, 1.0, 0.5)
 
 
-def test_of_several_captions_of_one_mode_the_first_counts(lexicon: Lexicon) -> None:
+def test_of_several_captions_of_one_mode_the_first_counts():
     runs = [made("a", "edge", text, ms=ms) for text, ms in (("She sounds sad.", 100), ("She sounds calm.", 900))]
-    found = comparison([failed("a", "edge"), *runs, made("a", "cloud", ms=200)], lexicon)
+    found = comparison([failed("a", "edge"), *runs, made("a", "cloud", ms=200)], LEXICON)
     assert [mode.total_s.value for mode in found.costs] == pytest.approx([0.1, 0.2])
     assert found.clips[0].captions["edge"] == "She sounds sad."
 
 
-def test_one_clip_has_ratios_and_no_spread(lexicon: Lexicon) -> None:
-    found = comparison(three_modes()[:3], lexicon)
+def test_one_clip_has_ratios_and_no_spread():
+    found = comparison(three_modes()[:3], LEXICON)
     ratio = costs_of(found, "hybrid").total_s.to_edge
     assert ratio.value == pytest.approx(3.0)
     assert (ratio.low, ratio.high) == (None, None)
     assert found.headline == ["1 clip only: at least 10 are needed to say which mode is better."]
 
 
-def test_only_clips_that_every_mode_captioned_are_compared(lexicon: Lexicon) -> None:
+def test_only_clips_that_every_mode_captioned_are_compared():
     runs = [failed("a", "edge"), *three_modes(), made("c", "edge", ms=5000), made("c", "hybrid", ms=5000)]
     runs += [failed("d", mode) for mode in ("edge", "hybrid", "cloud")]
     runs += [made("e", "edge"), made("e", "hybrid"), failed("e", "cloud")]
-    found = comparison(runs, lexicon)  # the failure of "a" was mended
+    found = comparison(runs, LEXICON)  # the failure of "a" was mended
     assert [clip.file for clip in found.clips] == ["a", "b"]
     assert found.unfinished == 1
     assert [(e.file, e.modes) for e in found.errors] == [("d", ["edge", "hybrid", "cloud"]), ("e", ["cloud"])]
@@ -122,12 +118,12 @@ def test_only_clips_that_every_mode_captioned_are_compared(lexicon: Lexicon) -> 
     assert costs_of(found, "edge").total_s.value == pytest.approx(0.4)
 
 
-def test_agreement_with_the_cloud_needs_no_references(lexicon: Lexicon) -> None:
+def test_agreement_with_the_cloud_needs_no_references():
     named = {"a": ("sad", "happy", "happy"), "b": ("angry", "angry", "angry")}
     modes = ("edge", "hybrid", "cloud")
     pairs = [(name, *pair) for name, classes in named.items() for pair in zip(modes, classes, strict=True)]
     runs = [made(name, mode, f"The emotion sounds {class_}.") for name, mode, class_ in pairs]
-    found = comparison(runs, lexicon)
+    found = comparison(runs, LEXICON)
     assert [mode.same_captions for mode in found.quality] == [0.5, 1.0, None]
     assert [mode.same_labels and mode.same_labels.value for mode in found.quality] == [0.5, 1.0, None]
     assert found.references_found is None
@@ -135,34 +131,34 @@ def test_agreement_with_the_cloud_needs_no_references(lexicon: Lexicon) -> None:
     assert (gap.edge, gap.value, gap.cloud, gap.gain.value) == (0.5, 1.0, 1.0, 0.5)
 
 
-def test_what_the_cloud_does_not_name_is_not_judged(lexicon: Lexicon) -> None:
+def test_what_the_cloud_does_not_name_is_not_judged():
     runs = [
         made("a", "edge", "The emotion sounds sad. She speaks fast."),
         made("a", "cloud", "The emotion sounds sad."),
         made("b", "edge", "She speaks fast."),
         made("b", "cloud", "The emotion sounds sad."),
     ]
-    assert quality_of(comparison(runs, lexicon), "edge").same_labels.value == 0.5  # of emotion alone
+    assert quality_of(comparison(runs, LEXICON), "edge").same_labels.value == 0.5  # of emotion alone
 
 
-def test_without_a_baseline_there_is_no_gap(lexicon: Lexicon) -> None:
+def test_without_a_baseline_there_is_no_gap():
     for absent in ("edge", "cloud"):
-        found = comparison([run for run in three_modes() if run.mode != absent], lexicon)
+        found = comparison([run for run in three_modes() if run.mode != absent], LEXICON)
         total = costs_of(found, "hybrid").total_s
         assert (total.to_edge is None, total.to_cloud is None) == (absent == "edge", absent == "cloud")
         assert (quality_of(found, "hybrid").same_captions is None) == (absent == "cloud")
         assert found.gaps == []
 
 
-def test_nothing_complete_is_said_and_not_computed(lexicon: Lexicon) -> None:
-    found = comparison([made("a", "edge"), failed("b", "edge")], lexicon, modes=("edge", "cloud"))
+def test_nothing_complete_is_said_and_not_computed():
+    found = comparison([made("a", "edge"), failed("b", "edge")], LEXICON, modes=("edge", "cloud"))
     assert found.headline == ["No clip was captioned by every mode, so there is nothing to compare."]
     assert (found.clips, found.costs, found.quality, found.unfinished) == ([], [], [], 1)
 
 
-def test_time_on_a_link(lexicon: Lexicon) -> None:
+def test_time_on_a_link():
     edge, hybrid = (made("a", mode) for mode in ("edge", "hybrid"))
     linked = hybrid.model_copy(update={"totals": hybrid.totals.model_copy(update={"network_ms": 300.0})})
     for runs, shown in (([edge, linked], ["—", "0.30 s"]), ([edge, hybrid], None)):
-        rows = {row.label: [cell.value for cell in row.cells] for row in tables.summary(comparison(runs, lexicon)).rows}
+        rows = {row.label: [cell.value for cell in row.cells] for row in tables.summary(comparison(runs, LEXICON)).rows}
         assert rows.get("time on the network") == shown

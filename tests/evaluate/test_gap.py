@@ -15,7 +15,7 @@ def gap_closed(edge: npt.ArrayLike, hybrid: npt.ArrayLike, cloud: npt.ArrayLike)
     return found.closed if found else None
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     edge, cloud = np.zeros(40), np.ones(40)
     hybrid = np.array([1.0, 0.0, 1.0, 1.0] * 10)
     found = measure_gap(edge, hybrid, cloud, Resampler(40))
@@ -29,7 +29,7 @@ def test_by_hand() -> None:
     assert gap_closed(edge, 1.5 * cloud, cloud) == Interval(1.5, 1.5, 1.5)
 
 
-def test_every_attribute_weighs_the_same_however_many_clips_know_it() -> None:
+def test_every_attribute_weighs_the_same_however_many_clips_know_it():
     # the rate of all 40 clips is known, the emotion of 4: the edge names neither, the hybrid the emotion only
     known = np.array([[1.0, 1.0 if clip < 4 else NAN] for clip in range(40)])
     found = measure_gap(0 * known, known * [0, 1], known, Resampler(40))
@@ -37,13 +37,13 @@ def test_every_attribute_weighs_the_same_however_many_clips_know_it() -> None:
     assert found.closed.value == 0.5
 
 
-def test_what_one_of_the_three_does_not_know_counts_for_none() -> None:
+def test_what_one_of_the_three_does_not_know_counts_for_none():
     assert gap_closed([0, 0, NAN, 9], [1, 1, 5, NAN], [1, 1, 5, 0]) == Interval(1.0, 1.0, 1.0)
     assert gap_closed([NAN], [1], [1]) is None
     assert gap_closed([], [], []) is None
 
 
-def test_no_share_of_a_gap_that_is_not_there() -> None:
+def test_no_share_of_a_gap_that_is_not_there():
     rng = np.random.default_rng(0)
     edge, hybrid, cloud = (rng.random((3, 300)) < 0.7).astype(float)  # equally good: the gap is noise
     assert gap_closed(edge, hybrid, cloud) is None
@@ -64,7 +64,7 @@ def drawn(seed: int) -> npt.NDArray[np.float64]:
     return np.stack([edge, cloud])
 
 
-def test_a_hybrid_is_measured_against_chance_in_pairs() -> None:
+def test_a_hybrid_is_measured_against_chance_in_pairs():
     edge, cloud = drawn(2)
     woken = np.arange(CLIPS) < 80
     hybrid = np.where(woken[:, None] & (cloud > edge), cloud, edge)

@@ -19,12 +19,9 @@ from specdec_cli.transcript.records import Transcript
 from specdec_cli.types import COSTS, Mode
 from tests.evaluate.fabricate import made, quality_of
 
+LEXICON = Lexicon.load()
+
 EMOTIONS = ("sad", "happy", "angry", "fearful")
-
-
-@pytest.fixture(scope="module")
-def lexicon() -> Lexicon:
-    return Lexicon.load()
 
 
 def said(emotion: str) -> str:
@@ -42,11 +39,11 @@ def corpus(right: dict[Mode, list[bool]]) -> tuple[list[Transcript], str]:
     return runs, "\n".join(rows) + "\n"
 
 
-def judged(tmp_path: Path, lexicon: Lexicon, right: dict[Mode, list[bool]]) -> Comparison:
+def judged(tmp_path: Path, right: dict[Mode, list[bool]]) -> Comparison:
     runs, table = corpus(right)
     path = tmp_path / "truth.tsv"
     path.write_text(table, encoding="utf-8")
-    return comparison(runs, lexicon, references=References.read(path, lexicon=lexicon))
+    return comparison(runs, LEXICON, references=References.read(path, lexicon=LEXICON))
 
 
 def hits(count: int, of: int, start: int = 0) -> list[bool]:
@@ -56,9 +53,9 @@ def hits(count: int, of: int, start: int = 0) -> list[bool]:
     return [index in right for index in range(of)]
 
 
-def test_a_gap_that_is_closed_is_claimed_in_one_sentence(tmp_path: Path, lexicon: Lexicon) -> None:
+def test_a_gap_that_is_closed_is_claimed_in_one_sentence(tmp_path):
     right: dict[Mode, list[bool]] = {"edge": hits(24, 60), "hybrid": hits(42, 60), "cloud": hits(52, 60)}
-    quality, cost = judged(tmp_path, lexicon, right).headline
+    quality, cost = judged(tmp_path, right).headline
     assert quality.startswith(
         "Emotion named right: edge-only 40.0%, hybrid 70.0%, cloud-only 86.7%. Hybrid closes 64% ("
     )
@@ -75,16 +72,14 @@ def test_a_gap_that_is_closed_is_claimed_in_one_sentence(tmp_path: Path, lexicon
         (hits(33, 60, start=2), hits(10, 60), "so there is no gap to close."),
     ],
 )
-def test_no_difference_is_claimed_whose_interval_includes_0(
-    tmp_path: Path, lexicon: Lexicon, hybrid: list[bool], cloud: list[bool], verdict: str
-) -> None:
-    found = judged(tmp_path, lexicon, {"edge": hits(30, 60), "hybrid": hybrid, "cloud": cloud})
+def test_no_difference_is_claimed_whose_interval_includes_0(tmp_path, hybrid, cloud, verdict):
+    found = judged(tmp_path, {"edge": hits(30, 60), "hybrid": hybrid, "cloud": cloud})
     sentence, _ = found.headline
     assert sentence.endswith(verdict)
     assert (found.gaps[0].closed is None) == ("no gap" in verdict)
 
 
-def test_reference_texts_are_scored(tmp_path: Path, lexicon: Lexicon) -> None:
+def test_reference_texts_are_scored(tmp_path):
     runs = [
         made(f"{name}.wav", mode, text)
         for name, edge in (("a", "a man speaks slowly"), ("b", "a dog barks at the moon"))
@@ -94,7 +89,7 @@ def test_reference_texts_are_scored(tmp_path: Path, lexicon: Lexicon) -> None:
     path.write_text(
         "file,caption\na.wav,a man speaks slowly in a low voice\nb.wav,a man speaks slowly in a low voice\n"
     )
-    found = comparison(runs, lexicon, references=References.read(path, lexicon=lexicon))
+    found = comparison(runs, LEXICON, references=References.read(path, lexicon=LEXICON))
     cloud, edge = quality_of(found, "cloud").text, quality_of(found, "edge").text
     assert (cloud.clips, cloud.bleu, cloud.chrf, cloud.rouge_l) == (2, pytest.approx(100), pytest.approx(100), 100)
     assert cloud.bertscore is None
@@ -102,17 +97,17 @@ def test_reference_texts_are_scored(tmp_path: Path, lexicon: Lexicon) -> None:
     assert quality_of(found, "edge").labels == {}
 
 
-def described(tmp_path: Path, lexicon: Lexicon, texts: list[str]) -> Comparison:
+def described(tmp_path: Path, texts: list[str]) -> Comparison:
     names = [f"c{index}.wav" for index in range(len(texts))]
     table = tmp_path / "texts.tsv"
     table.write_text("file\ttext\n" + "".join(f"{n}\t{t}\n" for n, t in zip(names, texts, strict=True)), "utf-8")
     runs = [made(name, mode, said("sad")) for name in names for mode in ("edge", "cloud")]
-    return comparison(runs, lexicon, references=References.read(table, lexicon=lexicon))
+    return comparison(runs, LEXICON, references=References.read(table, lexicon=LEXICON))
 
 
-def test_what_was_said_is_no_description_and_is_not_scored(tmp_path: Path, lexicon: Lexicon) -> None:
+def test_what_was_said_is_no_description_and_is_not_scored(tmp_path):
     spoken = ["Kids are talking by the door.", "I am so angry with you!", "That is exactly what happened.", "Dogs sit."]
-    found = described(tmp_path, lexicon, spoken)
+    found = described(tmp_path, spoken)
     assert found.texts == "said"
     assert [each.text for each in found.quality] == [None, None]
     assert not any(gap.measure == "chrf" for gap in found.gaps)
@@ -120,42 +115,40 @@ def test_what_was_said_is_no_description_and_is_not_scored(tmp_path: Path, lexic
     assert "BLEU, chrF and ROUGE-L are left out" in note
 
 
-def test_descriptions_are_scored_even_if_the_lexicon_reads_nothing_in_some(tmp_path: Path, lexicon: Lexicon) -> None:
+def test_descriptions_are_scored_even_if_the_lexicon_reads_nothing_in_some(tmp_path):
     texts = ["A man speaks slowly.", "She sounds sad.", "There is something in this voice.", "He is angry and loud."]
-    found = described(tmp_path, lexicon, texts)
+    found = described(tmp_path, texts)
     assert (found.texts, found.notes) == ("descriptions", [])
     assert all(each.text for each in found.quality)
 
 
-def test_references_in_another_language_are_counted(tmp_path: Path, lexicon: Lexicon) -> None:
-    found = described(
-        tmp_path, lexicon, ["A man speaks slowly.", "说话人语速较慢，情绪低落。", "说话人很生气，音量很大。"]
-    )
+def test_references_in_another_language_are_counted(tmp_path):
+    found = described(tmp_path, ["A man speaks slowly.", "说话人语速较慢，情绪低落。", "说话人很生气，音量很大。"])
     assert found.notes == ["The texts of 2 references are left out: not in the language of the captions (en)."]
     assert found.texts == "descriptions"
 
 
-def test_the_commonest_confusions_are_said_in_words(tmp_path: Path, lexicon: Lexicon) -> None:
-    found = judged(tmp_path, lexicon, {"edge": hits(8, 40), "hybrid": [False, *[True] * 39], "cloud": [True] * 40})
+def test_the_commonest_confusions_are_said_in_words(tmp_path):
+    found = judged(tmp_path, {"edge": hits(8, 40), "hybrid": [False, *[True] * 39], "cloud": [True] * 40})
     assert worst_confusions(found) == "Hybrid's commonest errors: sad emotion named happy (1 of 10 clips)."
-    assert worst_confusions(judged(tmp_path, lexicon, {"edge": hits(8, 40), "cloud": [True] * 40})) is None
-    matrices = confusions(found, lexicon)["emotion"]
+    assert worst_confusions(judged(tmp_path, {"edge": hits(8, 40), "cloud": [True] * 40})) is None
+    matrices = confusions(found, LEXICON)["emotion"]
     assert [matrix.title for matrix in matrices][
         1
     ] == "hybrid: clips by the true emotion (rows) and the one named (columns)"
     row = dict(zip(matrices[1].columns, next(r for r in matrices[1].rows if r.label == "sad").cells, strict=True))
     assert {name: cell.value for name, cell in row.items()} == {"happy": "1", "sad": "9", "angry": "", "fearful": ""}
-    assert matrices[1].columns == [name for name in lexicon.attributes["emotion"] if name in row]
+    assert matrices[1].columns == [name for name in LEXICON.attributes["emotion"] if name in row]
 
 
-def test_a_mode_that_gives_the_clouds_captions_has_no_confusions_of_its_own(tmp_path: Path, lexicon: Lexicon) -> None:
+def test_a_mode_that_gives_the_clouds_captions_has_no_confusions_of_its_own(tmp_path):
     same = hits(8, 40)
-    (matrix,) = confusions(judged(tmp_path, lexicon, {"lossless": same, "cloud": same}), lexicon)["emotion"]
+    (matrix,) = confusions(judged(tmp_path, {"lossless": same, "cloud": same}), LEXICON)["emotion"]
     assert matrix.title.startswith("cloud:")
 
 
-def test_every_figure_has_a_sentence_that_says_what_it_means(tmp_path: Path, lexicon: Lexicon) -> None:
-    found = judged(tmp_path, lexicon, {"edge": hits(24, 60), "hybrid": hits(42, 60), "cloud": hits(52, 60)})
+def test_every_figure_has_a_sentence_that_says_what_it_means(tmp_path):
+    found = judged(tmp_path, {"edge": hits(24, 60), "hybrid": hits(42, 60), "cloud": hits(52, 60)})
     some = Interval(0.5, 0.4, 0.6)
     spent = {name: some for name, value in found.costs[1] if value is None or isinstance(value, Interval)}
     spent |= {name: Figure(value=1.0, to_edge=some, to_cloud=some) for name in ("forwards_edge", "forwards_cloud")}
@@ -175,25 +168,23 @@ def test_every_figure_has_a_sentence_that_says_what_it_means(tmp_path: Path, lex
     assert (rows | {*shown[2].columns}) - tables.meanings(*shown).keys() == {"this mode", "cloud-only"}
 
 
-def test_a_lossless_text_that_is_not_the_clouds_is_a_fault_and_said_first(lexicon: Lexicon) -> None:
+def test_a_lossless_text_that_is_not_the_clouds_is_a_fault_and_said_first():
     runs = [made(f"c{i}", mode, said("sad")) for i in range(12) for mode in ("lossless", "cloud")]
-    quality, cost = comparison(runs, lexicon).headline
+    quality, cost = comparison(runs, LEXICON).headline
     assert quality == "Lossless gives cloud-only's captions."
     assert cost.startswith("Lossless takes 100%")
     runs[2] = made("c1", "lossless", said("happy"))
-    assert comparison(runs, lexicon).headline[0].startswith("Lossless differs from cloud-only in 1 of 12 captions")
+    assert comparison(runs, LEXICON).headline[0].startswith("Lossless differs from cloud-only in 1 of 12 captions")
 
 
-def test_the_gap_closed_stands_below_what_it_is_about_and_only_where_there_is_one(
-    tmp_path: Path, lexicon: Lexicon
-) -> None:
-    found = judged(tmp_path, lexicon, {"edge": hits(24, 60), "hybrid": hits(42, 60), "cloud": hits(52, 60)})
+def test_the_gap_closed_stands_below_what_it_is_about_and_only_where_there_is_one(tmp_path):
+    found = judged(tmp_path, {"edge": hits(24, 60), "hybrid": hits(42, 60), "cloud": hits(52, 60)})
     rows = summary(found).rows
     labels = [row.label for row in rows]
     assert labels[:4] == ["classes right", "  emotion", "  gap closed", "UAR"]
     assert [cell.value for cell in rows[2].cells] == ["", "64%", ""]
     assert "gap closed" in gaps(found).columns
-    same = judged(tmp_path, lexicon, {"edge": hits(24, 60), "hybrid": hits(26, 60), "cloud": hits(24, 60)})
+    same = judged(tmp_path, {"edge": hits(24, 60), "hybrid": hits(26, 60), "cloud": hits(24, 60)})
     assert "  gap closed" not in [row.label for row in summary(same).rows]
     rows = [row for row in gaps(same).rows if "emotion" in row.label]
     assert [cell.value for cell in rows[0].cells][:4] == ["40.0%", "43.3%", "40.0%", "+3.3"]

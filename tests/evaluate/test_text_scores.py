@@ -34,7 +34,7 @@ class _Characters:
 
 
 @pytest.mark.parametrize(("language", "pairs"), CASES)
-def test_bleu_and_chrf_are_sacrebleus(language: Language, pairs: list[tuple[str, list[str]]]) -> None:
+def test_bleu_and_chrf_are_sacrebleus(language, pairs):
     texts, references = [text for text, _ in pairs], [wanted[:1] for _, wanted in pairs]
     streams = [[wanted[0] for wanted in references]]
     scores = text_scores(texts, references, language)
@@ -45,7 +45,7 @@ def test_bleu_and_chrf_are_sacrebleus(language: Language, pairs: list[tuple[str,
 
 
 @pytest.mark.parametrize(("language", "pairs"), CASES)
-def test_rouge_l_is_rouge_scores(language: Language, pairs: list[tuple[str, list[str]]]) -> None:
+def test_rouge_l_is_rouge_scores(language, pairs):
     texts, references = [text for text, _ in pairs], [wanted for _, wanted in pairs]
     scorer = RougeScorer(["rougeL"], tokenizer=_Characters() if language == "zh" else None)
     wanted = [100 * scorer.score_multi(known, text)["rougeL"].fmeasure for text, known in pairs]
@@ -54,7 +54,7 @@ def test_rouge_l_is_rouge_scores(language: Language, pairs: list[tuple[str, list
     assert text_scores(texts, references, language).rouge_l == pytest.approx(np.mean(wanted))
 
 
-def test_chrf_of_each_clip() -> None:
+def test_chrf_of_each_clip():
     wanted = [sentence_chrf(text, known).score for text, known in EN]
     assert clip_chrf([text for text, _ in EN], [known for _, known in EN]).tolist() == wanted
 
@@ -63,9 +63,7 @@ def test_chrf_of_each_clip() -> None:
     ("score", "problem"),
     [(None, "bert_score"), (OSError("cannot reach\nthe hub"), "cannot reach the hub"), ([0.5, 0.7], None)],
 )
-def test_bertscore_is_the_librarys_mean_f1_or_a_typed_error(
-    monkeypatch: pytest.MonkeyPatch, score: object, problem: str | None
-) -> None:
+def test_bertscore_is_the_librarys_mean_f1_or_a_typed_error(monkeypatch, score, problem):
     def scored(texts: list[str], references: list[list[str]], *, lang: str) -> tuple[None, None, np.ndarray]:
         if isinstance(score, OSError):
             raise score

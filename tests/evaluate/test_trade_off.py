@@ -28,7 +28,7 @@ def panel(*modes: Mode) -> Panel:
     return found
 
 
-def test_more_time_is_further_right_and_better_is_higher() -> None:
+def test_more_time_is_further_right_and_better_is_higher():
     found = panel("edge", "hybrid", "lossless", "cloud")
     at = {point.mode: (point.x, point.y) for point in found.points}
     assert at["edge"][0] < at["hybrid"][0] < at["lossless"][0] < at["cloud"][0]
@@ -42,7 +42,7 @@ def test_more_time_is_further_right_and_better_is_higher() -> None:
     assert "100%" in [text for _, text in found.y_ticks]  # which is the cloud's here
 
 
-def test_everything_lies_within_the_picture_and_names_do_not_overlap() -> None:
+def test_everything_lies_within_the_picture_and_names_do_not_overlap():
     found = panel("edge", "hybrid", "lossless", "cloud")
     for point in found.points:
         assert all(0 <= x <= 100 for x in (point.x, *point.across))
@@ -55,24 +55,24 @@ def test_everything_lies_within_the_picture_and_names_do_not_overlap() -> None:
     assert all(0 <= place <= 100 for point in found.points for place in point.name[:2])
 
 
-def test_a_name_moves_to_the_other_side_where_two_names_stand_already() -> None:
+def test_a_name_moves_to_the_other_side_where_two_names_stand_already():
     ms: dict[Mode, float] = {"edge": 490.0, "hybrid": 495.0, "lossless": 505.0, "cloud": 500.0}
     (found,) = panels(compared("edge", "hybrid", "lossless", "cloud", ms=ms, right=dict.fromkeys(ms, 12)))
     assert {(point.left, point.below) for point in found.points[:2]} == {(True, False), (True, True)}
 
 
-def test_without_the_cloud_there_is_nothing_to_measure_quality_by() -> None:
+def test_without_the_cloud_there_is_nothing_to_measure_quality_by():
     assert panels(compared("edge", "hybrid")) == []
     assert compared("edge", "hybrid").headline == []
 
 
 @pytest.mark.parametrize("clips", [1, 2, 12])
-def test_few_clips_without_intervals_are_drawn_as_well(clips: int) -> None:
+def test_few_clips_without_intervals_are_drawn_as_well(clips):
     (found,) = panels(compared("edge", "cloud", clips=clips, ms={"edge": 10.0, "cloud": 10.0}))
     assert len(found.points) == 2
 
 
-def test_sentences_say_the_quality_the_time_and_the_calls_of_each_mode() -> None:
+def test_sentences_say_the_quality_the_time_and_the_calls_of_each_mode():
     hybrid, time, lossless, its_time = compared("edge", "hybrid", "lossless", "cloud").headline
     assert hybrid.startswith("Captions equal to the cloud's: edge-only 25.0%, hybrid 66.7%, cloud-only 100.0%. Hybrid")
     assert time == "Hybrid takes 50% (50% to 50%) of cloud-only's time and calls the cloud for 0% of the clips."
@@ -80,5 +80,5 @@ def test_sentences_say_the_quality_the_time_and_the_calls_of_each_mode() -> None
     assert its_time.startswith("Lossless takes 80% (80% to 80%)")
 
 
-def test_few_clips_make_no_sentence() -> None:
+def test_few_clips_make_no_sentence():
     assert not any("takes" in sentence for sentence in compared("edge", "hybrid", "cloud", clips=9).headline)

@@ -33,7 +33,7 @@ WHEELS = (
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     """Tables of two wheels."""
     made = tmp_path / "wheels"
     made.mkdir()
@@ -55,7 +55,7 @@ def sheets(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("as_sheets", [False, True])
-def test_words_lead_to_base_words_by_form_and_meaning(folder: Path, as_sheets: bool) -> None:
+def test_words_lead_to_base_words_by_form_and_meaning(folder, as_sheets):
     if as_sheets:
         sheets(folder)
     first, second = Wheels.read(folder).bases
@@ -66,7 +66,7 @@ def test_words_lead_to_base_words_by_form_and_meaning(folder: Path, as_sheets: b
     assert "calm" not in first
 
 
-def test_figures_by_hand(folder: Path) -> None:
+def test_figures_by_hand(folder):
     wheels = Wheels.read(folder)
     said = [["happy", "angry"], ["calm"], ["sad"], ["glad"]]
     wanted = [["glad"], ["sad"], ["calm"], ["joyful", "sad"]]  # the third has no word of the tables
@@ -80,7 +80,7 @@ def test_figures_by_hand(folder: Path) -> None:
     assert wheels.score([["happy"]], [["calm"]], Resampler(1)) is None
 
 
-def test_references_name_words_in_lists_descriptions_or_classes(folder: Path, tmp_path: Path) -> None:
+def test_references_name_words_in_lists_descriptions_or_classes(folder, tmp_path):
     table = tmp_path / "truth.csv"
     table.write_text(
         'file,caption,emotion\na.wav,"[glad, furious]",\nb.wav,He sounds sad and lonely.,\nc.wav,,sad\n',
@@ -107,9 +107,7 @@ def test_references_name_words_in_lists_descriptions_or_classes(folder: Path, tm
         ({"synonym.csv": None, "synonym.xlsx": "no archive"}, "synonym.xlsx"),
     ],
 )
-def test_what_is_no_such_folder_is_refused_with_what_to_do(
-    folder: Path, change: dict[str, str | None], message: str
-) -> None:
+def test_what_is_no_such_folder_is_refused_with_what_to_do(folder, change, message):
     for name, text in change.items():
         (folder / name).unlink(missing_ok=True)
         if text is not None:

@@ -25,7 +25,7 @@ def rows(folder: Path) -> list[dict[str, str | None]]:
     return [json.loads(line) for line in (folder / "metadata.jsonl").read_text("utf-8").splitlines()]
 
 
-def test_a_row_per_recording_with_its_name_in_the_folder(tmp_path: Path) -> None:
+def test_a_row_per_recording_with_its_name_in_the_folder(tmp_path):
     folder = tmp_path / "corpus"
     first = good_line(
         str(folder / "a.wav"), '=1, "so"', duration_s=1.0, speaker="0011", labels={"emotion": "happy", "pitch": None}
@@ -40,14 +40,14 @@ def test_a_row_per_recording_with_its_name_in_the_folder(tmp_path: Path) -> None
     ]
 
 
-def test_a_name_that_is_no_utf_8_is_left_out(tmp_path: Path) -> None:
+def test_a_name_that_is_no_utf_8_is_left_out(tmp_path):
     folder = tmp_path / "corpus"
     odd = good_line(str(folder / os.fsdecode(b"\xff.wav")), duration_s=1.0)
     written = exported(tmp_path, folder, odd, good_line(str(folder / "a.wav"), duration_s=1.0))
     assert ([row["file_name"] for row in rows(folder)], len(written.problems)) == (["a.wav"], 1)
 
 
-def test_what_it_cannot_hold_is_named(tmp_path: Path) -> None:
+def test_what_it_cannot_hold_is_named(tmp_path):
     """A piece stands for no whole recording, and a name leads out of no folder."""
     folder = tmp_path / "corpus"
     parts = [
@@ -66,7 +66,7 @@ def test_what_it_cannot_hold_is_named(tmp_path: Path) -> None:
     assert "and 2 more" in problem.message
 
 
-def test_nothing_in_the_folder_makes_no_file_and_one_of_others_stays(tmp_path: Path) -> None:
+def test_nothing_in_the_folder_makes_no_file_and_one_of_others_stays(tmp_path):
     folder = tmp_path / "corpus"
     folder.mkdir()
     written = exported(tmp_path, folder, good_line("/a.wav", duration_s=1.0))

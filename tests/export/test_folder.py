@@ -22,7 +22,7 @@ def captions(stored: Stored) -> list[tuple[int, str]]:
     return [(found.start_ms, found.caption) for recording in stored for found in recording.pieces]
 
 
-def test_its_own_files_are_brought_up_to_date_and_those_of_others_left_alone(tmp_path: Path) -> None:
+def test_its_own_files_are_brought_up_to_date_and_those_of_others_left_alone(tmp_path):
     out = tmp_path / "out"
     lines = [piece(0, 1, file="/data/a.wav"), piece(0, 1, file="/data/b.wav")]
     out.mkdir()
@@ -43,7 +43,7 @@ def test_its_own_files_are_brought_up_to_date_and_those_of_others_left_alone(tmp
     assert (out / "b.srt").read_text() == "edited"
 
 
-def test_an_index_of_others_stops_everything(tmp_path: Path) -> None:
+def test_an_index_of_others_stops_everything(tmp_path):
     (tmp_path / EXPORTS).write_text("{}")
     with pytest.raises(TranscriptError, match="does not say which files"):
         exported(Stored.read(write(tmp_path, piece(0, 1))), tmp_path, "srt")
@@ -54,7 +54,7 @@ def test_an_index_of_others_stops_everything(tmp_path: Path) -> None:
     assert (tmp_path / "mine").read_text() == "{}"
 
 
-def test_exports_that_were_killed_or_run_at_once_know_each_other_s_files(tmp_path: Path) -> None:
+def test_exports_that_were_killed_or_run_at_once_know_each_other_s_files(tmp_path):
     one, two = Folder(tmp_path / "out", "--output"), Folder(tmp_path / "out", "--output")
     one.put("a.srt", "1")
     two.put("b.srt", "1")  # both are killed: nothing is closed
@@ -67,7 +67,7 @@ def test_exports_that_were_killed_or_run_at_once_know_each_other_s_files(tmp_pat
     assert {path.name: path.read_text() for path in (tmp_path / "out").glob("*.srt")} == {"a.srt": "4", "b.srt": "4"}
 
 
-def test_recordings_of_one_name_keep_their_suffixes_and_folders(tmp_path: Path) -> None:
+def test_recordings_of_one_name_keep_their_suffixes_and_folders(tmp_path):
     files = ("/d/x/1.wav", "/d/x/1.mp3", "/d/y/1.wav", "/d/y/A b.wav", "/d/y/a_b.wav", "/d/y/a b.wav")
     stored = Stored.read(write(tmp_path, *(piece(0, 1, file=file) for file in files)))
     names = [recording.name for recording in stored]
@@ -77,7 +77,7 @@ def test_recordings_of_one_name_keep_their_suffixes_and_folders(tmp_path: Path) 
     assert exported(stored, tmp_path / "out", "srt", "txt").count == 12
 
 
-def test_hostile_names_stay_inside_the_folder(tmp_path: Path) -> None:
+def test_hostile_names_stay_inside_the_folder(tmp_path):
     lines = [piece(0, 1, file="/d/=a\n<b>.wav"), piece(0, 1, file="/d/c.wav", id="../../c")]
     lines.append(piece(0, 1, file=os.fsdecode(b"/d/\xcb\xb5.wav")))
     done = exported(Stored.read(write(tmp_path, *lines)), tmp_path / "out", "textgrid", "eaf", "vtt", "txt", "csv")
@@ -87,7 +87,7 @@ def test_hostile_names_stay_inside_the_folder(tmp_path: Path) -> None:
     assert {"c.TextGrid", "c.eaf", "c.vtt", "c.txt"} <= set(os.listdir(tmp_path / "out"))
 
 
-def test_the_last_captions_of_a_clip_count_and_its_pieces_are_in_order(tmp_path: Path) -> None:
+def test_the_last_captions_of_a_clip_count_and_its_pieces_are_in_order(tmp_path):
     """Pieces that a later run added, clips of a manifest, and two who begin at once included."""
     other = piece(None, None, file="/d/b.wav")
     lines = {
@@ -102,14 +102,14 @@ def test_the_last_captions_of_a_clip_count_and_its_pieces_are_in_order(tmp_path:
         assert (stored.replaced, found.replace("A calm voice.", "other")) == (replaced, expected)
 
 
-def test_captions_of_several_modes_need_a_choice(tmp_path: Path) -> None:
+def test_captions_of_several_modes_need_a_choice(tmp_path):
     file = write(tmp_path, piece(0, 1, mode="edge"), piece(0, 1, "Sure.", mode="cloud"))
     with pytest.raises(ConfigError, match=r"in several modes, e\.g\. edge and cloud"):
         Stored.read(file)
     assert captions(Stored.read(file, mode="cloud")) == [(0, "Sure.")]
 
 
-def test_a_table_has_lines_that_do_not_say_where_their_piece_is(tmp_path: Path) -> None:
+def test_a_table_has_lines_that_do_not_say_where_their_piece_is(tmp_path):
     stored = Stored.read(write(tmp_path, piece(None, None).replace('"duration_s":3.0', '"duration_s":null')))
     assert exported(stored, tmp_path / "out", "csv").count == 1
     assert export_file(stored, "csv", tmp_path / "one.csv", naming="speaker").count == 1

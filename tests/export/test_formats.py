@@ -40,7 +40,7 @@ def exported(folder: Path, name: ExportFormat, *lines: str, naming: str = "speak
     return sorted(path for path in (folder / "out").rglob("*.*") if path.name != EXPORTS)
 
 
-def test_textgrid(tmp_path: Path) -> None:
+def test_textgrid(tmp_path):
     tgt = pytest.importorskip("tgt")
     (file,) = exported(tmp_path, "textgrid", *PIECES)
     assert file.name == "会议 1.TextGrid"
@@ -57,7 +57,7 @@ def test_textgrid(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", few([1.0, "pauses", None]))
-def test_a_textgrid_is_as_long_as_its_recording_and_has_no_slivers(tmp_path: Path, cut: object) -> None:
+def test_a_textgrid_is_as_long_as_its_recording_and_has_no_slivers(tmp_path, cut):
     """As Praat reads both; in pieces cut at pauses, in equal ones, or whole."""
     parselmouth = pytest.importorskip("parselmouth")
     rate, silence = 22_050, np.zeros(13_001, np.float32)
@@ -77,7 +77,7 @@ def test_a_textgrid_is_as_long_as_its_recording_and_has_no_slivers(tmp_path: Pat
         assert ends[-1] == ask(grid, "Get total duration")
 
 
-def test_pieces_that_touch_but_for_rounding_share_a_boundary(tmp_path: Path) -> None:
+def test_pieces_that_touch_but_for_rounding_share_a_boundary(tmp_path):
     tgt = pytest.importorskip("tgt")
     lines = [piece(0, 1.2344, speaker=ANN), piece(1.2352, 2, speaker=ANN), piece(1.999, 3.0004, speaker=ANN)]
     (file,) = exported(
@@ -87,7 +87,7 @@ def test_pieces_that_touch_but_for_rounding_share_a_boundary(tmp_path: Path) -> 
     assert [(i.start_time, i.end_time) for i in tier] == [(0, 1.234), (1.234, 2), (2, 3)]
 
 
-def test_textgrids_of_one_export_have_the_same_tiers_in_one_order(tmp_path: Path) -> None:
+def test_textgrids_of_one_export_have_the_same_tiers_in_one_order(tmp_path):
     """And those that are empty in all of them are left out."""
     tgt = pytest.importorskip("tgt")
     labels = {"timbre": None, "emotion": "sad"}
@@ -107,13 +107,13 @@ def test_textgrids_of_one_export_have_the_same_tiers_in_one_order(tmp_path: Path
      ("vtt", "Hm. [no_speech refusal]"), ("csv", ",no_speech refusal"), ("txt", "Hm. [no_speech refusal]"),
      ("rttm", "<NA> no_speech <NA>"), ("audformat", ",no_speech refusal")],
 )  # fmt: skip
-def test_what_is_no_description_is_marked(tmp_path: Path, name: ExportFormat, mark: str) -> None:
+def test_what_is_no_description_is_marked(tmp_path, name, mark):
     flagged = piece(0.0, 1.0, "Hm.", flags=["no_speech", "refusal"], labels={"emotion": None})
     file, *_ = exported(tmp_path, name, flagged, piece(1.0, 2.0))
     assert mark in file.read_text("utf-8")
 
 
-def test_eaf(tmp_path: Path) -> None:
+def test_eaf(tmp_path):
     elan = pytest.importorskip("pympi.Elan")
     (file,) = exported(tmp_path, "eaf", *PIECES)
     document = elan.Eaf(str(file), suppress_version_warning=True)
@@ -128,7 +128,7 @@ def test_eaf(tmp_path: Path) -> None:
     assert media["MEDIA_URL"] == "file:///data/%E4%BC%9A%E8%AE%AE%201.wav"
 
 
-def test_ids_of_an_eaf_are_unique_and_lead_somewhere(tmp_path: Path) -> None:
+def test_ids_of_an_eaf_are_unique_and_lead_somewhere(tmp_path):
     root = ElementTree.parse(*exported(tmp_path, "eaf", *PIECES)).getroot()
     slots = {slot.attrib["TIME_SLOT_ID"]: int(slot.attrib["TIME_VALUE"]) for slot in root.iter("TIME_SLOT")}
     assert list(slots.values()) == sorted(slots.values())
@@ -145,7 +145,7 @@ def test_ids_of_an_eaf_are_unique_and_lead_somewhere(tmp_path: Path) -> None:
     assert order == sorted(order, key=("HEADER", "TIME_ORDER", "TIER", "LINGUISTIC_TYPE", "CONSTRAINT").index)
 
 
-def test_srt(tmp_path: Path) -> None:
+def test_srt(tmp_path):
     srt = pytest.importorskip("srt")
     cues = list(srt.parse(exported(tmp_path, "srt", *PIECES)[0].read_text("utf-8")))
     assert [(c.start.total_seconds(), c.end.total_seconds()) for c in cues] == TIMES
@@ -153,7 +153,7 @@ def test_srt(tmp_path: Path) -> None:
     assert cues[1].content == f"[{BOB}]: Overlaps Ann."
 
 
-def test_vtt(tmp_path: Path) -> None:
+def test_vtt(tmp_path):
     webvtt = pytest.importorskip("webvtt")
     captions = webvtt.read(*exported(tmp_path, "vtt", *PIECES)).captions
     assert [(c.start_in_seconds, c.end_in_seconds) for c in captions] == [(int(s), int(e)) for s, e in TIMES]
@@ -183,7 +183,7 @@ def turns(text: str) -> Iterator[tuple[str, float, float, str]]:
         ("emotion", ["happy", "sad", "unknown", "sad", "unknown"]),
     ],
 )
-def test_rttm(tmp_path: Path, naming: str, names: list[str]) -> None:
+def test_rttm(tmp_path, naming, names):
     (file,) = exported(tmp_path, "rttm", *PIECES, piece(8, 9), naming=naming)
     found = list(turns(file.read_text("utf-8")))
     assert {uri for uri, *_ in found} == {"会议_1"}
@@ -192,7 +192,7 @@ def test_rttm(tmp_path: Path, naming: str, names: list[str]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # of pandas, about audformat
-def test_audformat(tmp_path: Path) -> None:
+def test_audformat(tmp_path):
     audformat = pytest.importorskip("audformat")
     chinese = piece(None, None, "- 女声。", file="/data/b/2.wav", language="zh")
     exported(tmp_path, "audformat", *PIECES, chinese)
@@ -214,9 +214,7 @@ def test_audformat(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 @pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@a", "'=1", "x{}=1+1", 'x{}"=1+1"', "x{} -1"])
-def test_a_table_has_no_formulas_whatever_a_program_takes_as_its_separator(
-    tmp_path: Path, separator: str, formula: str
-) -> None:
+def test_a_table_has_no_formulas_whatever_a_program_takes_as_its_separator(tmp_path, separator, formula):
     said = formula.format(separator)
     (file,) = exported(tmp_path, "csv", piece(0, 1, speaker=said, text="-5 Grad"))
     assert file.read_bytes().startswith("\ufeffname,id,".encode())
@@ -227,7 +225,7 @@ def test_a_table_has_no_formulas_whatever_a_program_takes_as_its_separator(
         assert not cell.strip().startswith(("=", "+", "-", "@"))
 
 
-def test_a_table_says_how_captions_were_made_and_which_are_degraded(tmp_path: Path) -> None:
+def test_a_table_says_how_captions_were_made_and_which_are_degraded(tmp_path):
     good, bad = piece(0, 1), piece(1, 2, degraded="The cloud did not answer.")
     failed = piece(2, 3, error=ErrorInfo(type="AudioError", message="broken.")).replace('"A calm voice."', "null")
     (file,) = exported(tmp_path, "csv", good, bad, failed)
@@ -239,7 +237,7 @@ def test_a_table_says_how_captions_were_made_and_which_are_degraded(tmp_path: Pa
     assert all(row["escalations"] == "" for row in rows)
 
 
-def test_a_table_has_a_column_for_every_class_figure_and_agreement(tmp_path: Path) -> None:
+def test_a_table_has_a_column_for_every_class_figure_and_agreement(tmp_path):
     (file,) = exported(tmp_path, "csv", *PIECES)
     with file.open(encoding="utf-8-sig", newline="") as opened:
         row = next(csv.DictReader(opened))
@@ -249,14 +247,14 @@ def test_a_table_has_a_column_for_every_class_figure_and_agreement(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["srt", "vtt", "txt"])
-def test_degraded_captions_are_marked(tmp_path: Path, name: ExportFormat) -> None:
+def test_degraded_captions_are_marked(tmp_path, name):
     lines = piece(0, 1), piece(1, 2, "Hm.", degraded="gone", flags=["refusal"])
     (file,) = exported(tmp_path, name, *lines)
     assert file.read_text("utf-8").count("[refusal degraded]") == 1
 
 
 @pytest.mark.parametrize("stem", ["说" * 82 + "ab", "n" * 251, "é" * 125, "😀" * 62 + "ab"], ids=len)
-def test_names_are_shortened_to_what_file_systems_take_and_stay_different(tmp_path: Path, stem: str) -> None:
+def test_names_are_shortened_to_what_file_systems_take_and_stay_different(tmp_path, stem):
     files = [f"/d/{stem}.wav", f"/d/{stem[:-1]}c.wav"]
     stored = Stored.read(write(tmp_path, *(piece(0, 1, file=file) for file in files)))
     done = export(stored, ["textgrid", "srt", "eaf"], tmp_path / "out", "--output", naming="speaker")
@@ -265,7 +263,7 @@ def test_names_are_shortened_to_what_file_systems_take_and_stay_different(tmp_pa
 
 
 @pytest.mark.parametrize("seconds", [-3_000_000_000, 300_000_000_000])
-def test_a_file_of_an_impossible_time_is_exported(tmp_path: Path, seconds: int) -> None:
+def test_a_file_of_an_impossible_time_is_exported(tmp_path, seconds):
     path = tmp_path / "out.jsonl"
     path.write_text(f"{piece(0, 1)}\n", "utf-8")
     try:

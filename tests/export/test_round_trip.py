@@ -80,7 +80,7 @@ def found(path: Path) -> list[Row]:
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("cases", [range(60), pytest.param(range(60, 600), marks=pytest.mark.full)], ids=str)
-def test_exports_come_back_as_cuts(tmp_path: Path, name: ExportFormat, cases: range) -> None:
+def test_exports_come_back_as_cuts(tmp_path, name, cases):
     for case in cases:
         stored = Stored.read(write(tmp_path, *recording(random.Random(case))))
         out = tmp_path / "out"
@@ -94,7 +94,7 @@ def test_exports_come_back_as_cuts(tmp_path: Path, name: ExportFormat, cases: ra
 
 
 @pytest.mark.parametrize("file", ["a/talk.wav", "my talk.wav", "Gespräch.v2.flac"])
-def test_rttm_comes_back_with_names_as_the_format_has_them(tmp_path: Path, file: str) -> None:
+def test_rttm_comes_back_with_names_as_the_format_has_them(tmp_path, file):
     lines = [
         piece(n, n + 1, file=f"/d/{file}", **({"speaker": who} if who else {})) for n, who in enumerate(("ann b", ""))
     ]
@@ -112,7 +112,7 @@ def test_rttm_comes_back_with_names_as_the_format_has_them(tmp_path: Path, file:
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_a_table_comes_back_with_whole_recordings_and_without_the_apostrophes(tmp_path: Path, delimiter: str) -> None:
+def test_a_table_comes_back_with_whole_recordings_and_without_the_apostrophes(tmp_path, delimiter):
     """Also as a spreadsheet saves it; the same cells in a table of somebody else's are as they stand."""
     whole = piece(None, None, "=1", "/d/a.wav", speaker="=ann", text="-x;=y", channel=2)
     stored = Stored.read(write(tmp_path, whole, piece(1, 2, "Calm.", "/d/b.wav", speaker="'s")))
@@ -132,7 +132,7 @@ def test_a_table_comes_back_with_whole_recordings_and_without_the_apostrophes(tm
 
 
 @pytest.mark.parametrize("edit", ["boundaries", "another tier", "words"])
-def test_a_textgrid_that_was_corrected_in_praat_is_read_with_its_corrections(tmp_path: Path, edit: str) -> None:
+def test_a_textgrid_that_was_corrected_in_praat_is_read_with_its_corrections(tmp_path, edit):
     stored = Stored.read(
         write(tmp_path, piece(0, 1, "Calm.", FILE, speaker="ann", text="hi", labels={"emotion": "sad"}))
     )
@@ -157,7 +157,7 @@ def test_a_textgrid_that_was_corrected_in_praat_is_read_with_its_corrections(tmp
     assert found(tmp_path / "talk.TextGrid") == sorted(expected, key=str)
 
 
-def test_an_eaf_that_was_synchronised_in_elan_counts_from_its_origin(tmp_path: Path) -> None:
+def test_an_eaf_that_was_synchronised_in_elan_counts_from_its_origin(tmp_path):
     stored = Stored.read(write(tmp_path, piece(0, 1, "Calm.", FILE, speaker="ann", text="hi", channel=2)))
     export_file(stored, "eaf", tmp_path / "talk.eaf", naming="speaker")
     document = (tmp_path / "talk.eaf").read_text("utf-8")
@@ -166,7 +166,7 @@ def test_an_eaf_that_was_synchronised_in_elan_counts_from_its_origin(tmp_path: P
     assert found(tmp_path / "talk.eaf") == [(3000, 4000, "ann", "hi", 2)]
 
 
-def test_an_srt_that_was_moved_is_read_like_one_of_others(tmp_path: Path) -> None:
+def test_an_srt_that_was_moved_is_read_like_one_of_others(tmp_path):
     """Nothing in it can say that its texts are captions; the folder's list of exports does."""
     stored = Stored.read(write(tmp_path, piece(0, 1, "Calm.", FILE, speaker="ann")))
     export_file(stored, "srt", tmp_path / "out" / "talk.srt", naming="speaker")
@@ -180,6 +180,6 @@ def test_an_srt_that_was_moved_is_read_like_one_of_others(tmp_path: Path) -> Non
     ("said", "text"),
     [("He said [laughs]: hello", "He said [laughs]: hello"), ("[b]: [c]: d", "[c]: d"), ("[b]: x [d]: y", "x [d]: y")],
 )
-def test_only_what_begins_a_cue_is_its_speaker(tmp_path: Path, said: str, text: str) -> None:
+def test_only_what_begins_a_cue_is_its_speaker(tmp_path, said, text):
     (tmp_path / "a.srt").write_text(f"1\n00:00:00,000 --> 00:00:01,000\n{said}\n")
     assert [cut.text for cut in Cuts.read(tmp_path / "a.srt").of(FILE)] == [text]

@@ -11,7 +11,7 @@ __all__ = ["law", "nothing_depends_on_the_clock"]
 
 
 @pytest.fixture(scope="package", autouse=True)
-def _stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _stand_ins(tmp_path_factory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         standins.install(patch)

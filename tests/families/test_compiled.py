@@ -4,8 +4,6 @@ By the compiler's own counts: kernels that it generates, and products and attent
 3 us on each, however small.
 """
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch._dynamo.utils import counters
@@ -27,7 +25,7 @@ MOST = dict.fromkeys(JOINING, 14) | {"qwen3-omni": 36}
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 @pytest.mark.parametrize("family", JOINING)
-def test_all_layers_of_a_compiled_step_are_one_graph_of_few_kernels(tmp_path: Path, family: str) -> None:
+def test_all_layers_of_a_compiled_step_are_one_graph_of_few_kernels(tmp_path, family):
     model = load(write(tmp_path / "model", KINDS[family], 0), graphs="on")
     shape, (plain, compiled) = _Shape(1, 1, 512), [Slots(model.module, 2, compiled=way) for way in (False, True)]
     with torch.inference_mode():
@@ -47,9 +45,7 @@ def test_all_layers_of_a_compiled_step_are_one_graph_of_few_kernels(tmp_path: Pa
 
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_clip_scores_alike_with_compiled_steps_of_every_room(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_clip_scores_alike_with_compiled_steps_of_every_room(monkeypatch, caplog):
     """More forms than PyTorch compiles of a function by default."""
     monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 1)
     scores, text = [], (65, 66, 200, 67, 68, 201)

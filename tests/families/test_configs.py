@@ -21,7 +21,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_configurations_load(name: str) -> None:
+def test_configurations_load(name):
     flags: dict[str, Any] = {"cloud.allow_audio_upload": True} if "vllm" in name else {}
     flags |= {"edge.allow_audio_upload": True} if name.endswith("pair") else {}
     config = load_config(name, flags=flags, environ={}).config
@@ -30,14 +30,14 @@ def test_configurations_load(name: str) -> None:
     assert config.prompt.language == "en"
 
 
-def test_the_page_of_families_has_them_all() -> None:
+def test_the_page_of_families_has_them_all():
     page = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
     for family in families.FAMILIES.values():
         assert f"| `{family.name}` | `{'`, `'.join(family.model_types)}` |" in page
         assert all(f"needs `{package}`" in page for package in family.needs)
 
 
-def test_families_have_the_names_of_the_settings() -> None:
+def test_families_have_the_names_of_the_settings():
     assert {"auto", *families.FAMILIES} == set(get_args(FamilyName))
     types = [name for family in families.FAMILIES.values() for name in family.model_types]
     assert len(types) == len(set(types))

@@ -1,7 +1,6 @@
 """Fused layers score as transformers' own, in every family and number format; what differs is left alone."""
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ TEXT = (65, 66, 200, 67, 68, 201)
 
 
 @joining
-def test_every_layer_of_every_family_is_fused_and_scores_alike(tmp_path: Path, family: str) -> None:
+def test_every_layer_of_every_family_is_fused_and_scores_alike(tmp_path, family):
     fused = load(write(tmp_path / "model", KINDS[family], 0), graphs="on")
     changed = Counter(type(part).__name__ for part in fused.module.get_decoder().modules() if "forward" in vars(part))
     kinds = {"Attention": 2, "RMSNorm": 9 if family == "qwen3-omni" else 5, "RotaryEmbedding": 1}
@@ -33,7 +32,7 @@ def test_every_layer_of_every_family_is_fused_and_scores_alike(tmp_path: Path, f
     torch.testing.assert_close(*scores, atol=1e-3, rtol=1e-4)
 
 
-def test_joined_weights_take_no_memory_twice() -> None:
+def test_joined_weights_take_no_memory_twice():
     module = tiny_module(0)
     before = {name: weight.clone() for name, weight in module.named_parameters()}
     assert fuse_layers(module) == 9
@@ -44,7 +43,7 @@ def test_joined_weights_take_no_memory_twice() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_heads_turn_as_the_library_turns_them(dtype: torch.dtype) -> None:
+def test_heads_turn_as_the_library_turns_them(dtype):
     from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
 
     torch.manual_seed(0)
@@ -55,7 +54,7 @@ def test_heads_turn_as_the_library_turns_them(dtype: torch.dtype) -> None:
     torch.testing.assert_close(rotate(heads, *signed(pair)).transpose(1, 2), theirs, atol=allowed, rtol=0.0)
 
 
-def test_a_layer_of_another_build_keeps_its_own_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layer_of_another_build_keeps_its_own_forward(monkeypatch):
     """A norm with one plus its weight, and an attention whose outputs are scaled."""
     module = tiny_module(1)
     decoder = module.get_decoder()

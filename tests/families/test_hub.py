@@ -58,12 +58,12 @@ def _assert_refused(folder: Path, raw: Raw) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_configuration_of_no_use_is_refused_before_any_weight_is_read(tmp_path: Path, name: str) -> None:
+def test_a_configuration_of_no_use_is_refused_before_any_weight_is_read(tmp_path, name):
     _assert_refused(tmp_path / name, REFUSED[name][0])
 
 
 @pytest.mark.full
-def test_every_published_configuration_loads_or_is_refused(tmp_path: Path, data: Path) -> None:
+def test_every_published_configuration_loads_or_is_refused(tmp_path, data):
     root = data / "published" / "configs"
     files = sorted([*root.glob("*/config.json"), *root.glob("_fixtures/*/config.json")])
     if not files:

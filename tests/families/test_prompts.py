@@ -25,7 +25,7 @@ TEXTS = ("a\n b\t<b>&amp; {{ x }} {% y %}", " ", "é🙂", "")
 
 
 @pytest.mark.parametrize("family", named(KINDS, "qwen2-audio"))
-def test_prompts_equal_those_of_the_published_processor(family: str) -> None:
+def test_prompts_equal_those_of_the_published_processor(family):
     if family == "voxtral" and not HAS_MISTRAL:
         pytest.skip("mistral-common is not installed")
     of = model(family, 0)
@@ -71,7 +71,7 @@ def prompt_of(processor: Any, samples: Any, instruction: str, system: str | None
 
 
 @pytest.mark.parametrize("family", ["gemma4", "gemma4-unified"])
-def test_token_types_that_the_processor_adds_change_nothing_for_audio(family: str) -> None:
+def test_token_types_that_the_processor_adds_change_nothing_for_audio(family):
     of, samples = model(family, 0), tiny_clip(2, 1.3)
     made = of.processor.prompt(samples, "x")
     whole = prompt_of(published(of.processor), samples, "x")
@@ -81,13 +81,13 @@ def test_token_types_that_the_processor_adds_change_nothing_for_audio(family: st
     assert_agree(Session(of, made, 9).logits(()), theirs[-1:, : of.processor.vocab_size])
 
 
-def test_a_system_prompt_is_refused_where_the_family_takes_none() -> None:
+def test_a_system_prompt_is_refused_where_the_family_takes_none():
     with pytest.raises(CheckpointError, match="takes no system prompt"):
         model("voxtral", 0).processor.prompt(tiny_clip(3), "x", "Be brief.")
 
 
 @families
-def test_processors_of_equal_files_are_known_as_equal_and_clips_beyond_the_window_refused(family: str) -> None:
+def test_processors_of_equal_files_are_known_as_equal_and_clips_beyond_the_window_refused(family):
     one, other = model(family, 0).processor, model(family, 1).processor
     assert one.fingerprints() == other.fingerprints()
     assert same_prompts(one, other)

@@ -24,7 +24,6 @@ from tests.families.checkpoints import KINDS, write
 from tests.families.running import prompt
 from tests.laws.cases import Case, drawn_settings
 from tests.laws.checks import cloud_law
-from tests.laws.conftest import Run
 from tests.models.checkpoints import load as load_folder
 
 _DASHSCOPE = find_spec("dashscope")  # which is not imported
@@ -77,7 +76,7 @@ def published_tokenizer(specials: Sequence[str]) -> tf.PreTrainedTokenizerFast:
 
 
 @pytest.fixture(scope="module")
-def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
+def load(tmp_path_factory) -> Load:
     """Loads tiny models of published layouts, by family, rows of the output layer and noise."""
     tokenizers = {"qwen2.5-omni": published_tokenizer(OMNI_25), "qwen3-omni": published_tokenizer(OMNI_3)}
 
@@ -96,7 +95,7 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
     return run
 
 
-def test_special_tokens_and_padding_are_where_the_published_files_have_them(load: Load) -> None:
+def test_special_tokens_and_padding_are_where_the_published_files_have_them(load):
     small, large, third = load("qwen2.5-omni", 151_936), load("qwen2.5-omni", 152_064), load("qwen3-omni", 152_064)
     ids = {name: small.processor.tokenizer.convert_tokens_to_ids(name) for name in ("<|AUDIO|>", "<|im_end|>")}
     assert ids == {"<|AUDIO|>": 151_646, "<|im_end|>": 151_645}
@@ -107,7 +106,7 @@ def test_special_tokens_and_padding_are_where_the_published_files_have_them(load
     assert shared_vocab_size(small.processor, third.processor) == SHARED
 
 
-def test_characters_split_over_several_tokens_come_back_whole(load: Load) -> None:
+def test_characters_split_over_several_tokens_come_back_whole(load):
     processor = load("qwen2.5-omni", 151_936).processor
     ids = processor.encode(CHINESE)
     assert max(ids) < MERGED
@@ -118,7 +117,7 @@ def test_characters_split_over_several_tokens_come_back_whole(load: Load) -> Non
 
 
 @pytest.mark.parametrize("cloud", ["qwen2.5-omni", "qwen3-omni"])
-def test_a_pair_of_published_layouts_is_lossless(law: Run, load: Load, cloud: str) -> None:
+def test_a_pair_of_published_layouts_is_lossless(law, load, cloud):
     target = load(cloud, 152_064)
 
     def case(number: int) -> Case:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,13 +34,13 @@ def expected(of: AudioLM, clip: int, positions: int) -> torch.Tensor:
 
 
 @families
-def test_parts_that_speech_does_not_need_are_never_there(family: str) -> None:
+def test_parts_that_speech_does_not_need_are_never_there(family):
     of = model(family, 0)
     unused = of.processor.family.unused
     assert not [name for name, _ in of.module.named_parameters() if name.startswith(unused or "none")]
 
 
-def test_a_part_is_dropped_wherever_a_release_of_transformers_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_is_dropped_wherever_a_release_of_transformers_keeps_it(monkeypatch):
     class Older(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -53,7 +52,7 @@ def test_a_part_is_dropped_wherever_a_release_of_transformers_keeps_it(monkeypat
 
 
 @families
-def test_a_verification_after_an_early_prefill_runs_the_encoder_once(family: str) -> None:
+def test_a_verification_after_an_early_prefill_runs_the_encoder_once(family):
     of = model(family, 0)
     session = session_of(of)
     session.prefill()
@@ -66,7 +65,7 @@ def test_a_verification_after_an_early_prefill_runs_the_encoder_once(family: str
 
 @pytest.mark.parametrize("graphs", ["off", "on"])
 @joining
-def test_a_prompt_that_is_read_in_chunks_scores_alike(tmp_path: Path, family: str, graphs: str) -> None:
+def test_a_prompt_that_is_read_in_chunks_scores_alike(tmp_path, family, graphs):
     of, parts = load(write(tmp_path / "model", KINDS[family], 0), graphs=graphs), list[int]()
     layer = of.module.get_decoder().layers[0]
     hook = layer.register_forward_pre_hook(
@@ -83,7 +82,7 @@ def test_a_prompt_that_is_read_in_chunks_scores_alike(tmp_path: Path, family: st
 
 
 @families
-def test_the_output_layer_computes_wanted_rows_only(family: str) -> None:
+def test_the_output_layer_computes_wanted_rows_only(family):
     """Their strides are as if the other rows had never been."""
     of, rows = model(family, 0), list[int]()
 
@@ -115,7 +114,7 @@ def failing_layer(of: AudioLM) -> Iterator[None]:
 
 
 @families
-def test_a_forward_that_fails_half_way_leaves_the_session_right(family: str) -> None:
+def test_a_forward_that_fails_half_way_leaves_the_session_right(family):
     of = model(family, 0)
     session = session_of(of)
     for text, positions in (((), 1), (TEXT[:3], 2), (TEXT, 4)):
@@ -126,7 +125,7 @@ def test_a_forward_that_fails_half_way_leaves_the_session_right(family: str) -> 
 
 
 @joining
-def test_a_joint_forward_that_fails_half_way_leaves_every_session_right(family: str) -> None:
+def test_a_joint_forward_that_fails_half_way_leaves_every_session_right(family):
     of = model(family, 0)
     sessions = [session_of(of, clip) for clip in range(3)]
     for session in sessions:
@@ -139,7 +138,7 @@ def test_a_joint_forward_that_fails_half_way_leaves_every_session_right(family: 
 
 @families
 @pytest.mark.parametrize("attention", few(["eager", "sdpa"]))
-def test_the_attention_that_is_asked_for_is_that_of_the_decoder(tmp_path: Path, family: str, attention: str) -> None:
+def test_the_attention_that_is_asked_for_is_that_of_the_decoder(tmp_path, family, attention):
     of = load(write(tmp_path / "model", KINDS[family], 0), attention=attention)
     assert of.module.get_decoder().config._attn_implementation == attention
     assert (of.joins, of.self_test) == (attention == "sdpa" and family in JOINING, "passed")
@@ -147,7 +146,7 @@ def test_the_attention_that_is_asked_for_is_that_of_the_decoder(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("family", named(KINDS, "qwen2-audio"))
-def test_a_family_is_recorded_or_keeps_a_cache_that_grows(family: str) -> None:
+def test_a_family_is_recorded_or_keeps_a_cache_that_grows(family):
     of = recordable(model(family, 0))
     try:
         self_test(of)
@@ -158,7 +157,7 @@ def test_a_family_is_recorded_or_keeps_a_cache_that_grows(family: str) -> None:
 
 @pytest.mark.skipif(not has_int8(), reason="this CPU has no VNNI")
 @families
-def test_an_encoder_in_int8_changes_scores_a_little(tmp_path: Path, family: str) -> None:
+def test_an_encoder_in_int8_changes_scores_a_little(tmp_path, family):
     of = model(family, 0)
     whole = session_of(of).logits(TEXT, 3)
     small = load(write(tmp_path / "model", KINDS[family], 0), encoder_dtype="int8")

@@ -13,7 +13,7 @@ TREE = ("a/x.wav", "a/y.FLAC", "a/notes.txt", "a/.hidden.wav", "b/x.wav", "b/dee
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path) -> Path:
     for name in TREE:
         path = tmp_path / "tree" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -26,7 +26,7 @@ def found(tree: Path, *paths: str | Path, **options: object) -> list[str]:
     return [os.path.relpath(item.path, tree) for item in inputs]
 
 
-def test_a_folder_gives_its_recordings_and_nothing_else(tree: Path) -> None:
+def test_a_folder_gives_its_recordings_and_nothing_else(tree):
     assert found(tree, tree) == ["top.ogg"]
     assert found(tree, tree / "a") == ["a/x.wav", "a/y.FLAC"]
     (tree / "b" / "again").symlink_to(tree)  # a circle
@@ -35,12 +35,12 @@ def test_a_folder_gives_its_recordings_and_nothing_else(tree: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_pattern_chooses_by_name_in_folders(tree: Path) -> None:
+def test_a_pattern_chooses_by_name_in_folders(tree):
     assert found(tree, tree, recursive=True, pattern="x.*") == ["a/x.wav", "b/x.wav", "b/deep/x.wav"]
     assert found(tree, tree / "a", pattern="*.txt") == ["a/notes.txt"]
 
 
-def test_a_pattern_as_a_path_is_expanded(tree: Path) -> None:
+def test_a_pattern_as_a_path_is_expanded(tree):
     assert found(tree, tree / "*" / "x.wav") == ["a/x.wav", "b/x.wav"]
     assert found(tree, tree / "**" / "*.mp3") == ["b/deep/z.mp3"]
     (tree / "b" / "again").symlink_to(tree)  # a circle
@@ -52,14 +52,14 @@ def test_a_pattern_as_a_path_is_expanded(tree: Path) -> None:
     assert found(tree, tree / "a[1].wav") == ["a[1].wav"]
 
 
-def test_a_recording_comes_once(tree: Path) -> None:
+def test_a_recording_comes_once(tree):
     assert found(tree, tree / "a", tree / "a" / "x.wav", tree / "b" / ".." / "a", tree / "a" / "*.wav") == [
         "a/x.wav",
         "a/y.FLAC",
     ]
 
 
-def test_the_run_s_own_files_are_left_out(tree: Path) -> None:
+def test_the_run_s_own_files_are_left_out(tree):
     without = frozenset({str(tree / "a" / "x.wav"), str(tree / "b")})
     assert found(tree, tree, recursive=True, without=without) == ["top.ogg", "a/y.FLAC"]
 
@@ -72,14 +72,12 @@ def test_the_run_s_own_files_are_left_out(tree: Path) -> None:
         (b"\xff.wav\n", [b"\xff.wav"]),
     ],
 )
-def test_a_list_is_split_at_lines_or_at_nuls(
-    listed: bytes, names: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_list_is_split_at_lines_or_at_nuls(listed, names, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(listed)))
     assert [os.fsencode(name) for name in with_list(["-"])] == names
 
 
-def test_names_mirror_the_folders_and_never_collide(tree: Path) -> None:
+def test_names_mirror_the_folders_and_never_collide(tree):
     for paths in ([tree], [tree / "a", tree / "b"], [tree / "a" / "x.wav", tree / "b" / "x.wav"], [tree / "*" / "*"]):
         inputs = Paths([str(path) for path in paths], recursive=True)
         names = [relative_name(item.key.path, inputs.base) for item in inputs]
@@ -89,12 +87,12 @@ def test_names_mirror_the_folders_and_never_collide(tree: Path) -> None:
     assert sorted(relative_name(item.key.path, single.base) for item in single) == ["deep/x.wav", "deep/z.mp3", "x.wav"]
 
 
-def test_a_recording_from_elsewhere_keeps_its_whole_path() -> None:
+def test_a_recording_from_elsewhere_keeps_its_whole_path():
     assert relative_name("/data/x.wav", "/home/me") == "outside/data/x.wav"
     assert relative_name("/home/me2/x.wav", "/home/me") == "outside/home/me2/x.wav"
 
 
-def test_every_command_takes_patterns_folders_and_a_list(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_takes_patterns_folders_and_a_list(tree, monkeypatch):
     monkeypatch.chdir(tree)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"top.ogg\nb/x.wav\n")))
     assert find_recordings(["a/*.wav", "-", "b"]) == ["a/x.wav", "top.ogg", "b/x.wav"]

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -49,7 +48,7 @@ def damaged(text: str, draw: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_damage_is_refused_or_reported(tmp_path: Path, name: str) -> None:
+def test_damage_is_refused_or_reported(tmp_path, name):
     draw, path = random.Random(name), tmp_path / name
     for _ in range(max(6, CASES // len(HEALTHY))):
         path.write_bytes(damaged(HEALTHY[name], draw))
@@ -63,7 +62,7 @@ def test_damage_is_refused_or_reported(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "wrong", ["x.wav,5,5,ann,sad", "x.wav,5,4,ann,sad", "x.wav,?,4,ann,sad", "x.wav,1", 'x"".wav,"1', "x.wav,,4,a,b"]
 )
-def test_every_row_is_used_or_reported(tmp_path: Path, wrong: str) -> None:
+def test_every_row_is_used_or_reported(tmp_path, wrong):
     rows = TABLE.splitlines()
     for at in range(1, len(rows) + 1):
         path = tmp_path / f"{at}.csv"

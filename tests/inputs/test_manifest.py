@@ -21,7 +21,7 @@ def jsonl(*rows: Any) -> str:
     return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
 
 
-def test_a_table_and_json_lines_say_the_same(tmp_path: Path) -> None:
+def test_a_table_and_json_lines_say_the_same(tmp_path):
     rows = [
         ("a.wav", "1", "zh", "怎么说话的？"),
         ("/b c.wav", "2", "en", 'with a "quote", and a comma'),
@@ -43,14 +43,14 @@ def test_a_table_and_json_lines_say_the_same(tmp_path: Path) -> None:
     assert read(tmp_path / "list.json", json.dumps(objects, indent=1)) == expected
 
 
-def test_other_columns_and_a_byte_order_mark_do_no_harm(tmp_path: Path) -> None:
+def test_other_columns_and_a_byte_order_mark_do_no_harm(tmp_path):
     assert read(tmp_path / "l.tsv", "\ufeffmood\tpath\n1\ta.wav\n") == [InputFile(str(tmp_path / "a.wav"))]
     assert read(tmp_path / "l.jsonl", '{"audio": "a.wav", "id": 7, "x": [{"y": 1}]}\n\n') == [
         InputFile(str(tmp_path / "a.wav"), id="7")
     ]
 
 
-def test_kaldi_without_and_with_segments(tmp_path: Path) -> None:
+def test_kaldi_without_and_with_segments(tmp_path):
     file = str(tmp_path / "a b.wav")
     whole = [InputFile(file, id="talk"), InputFile("/x/other.flac", id="other")]
     assert read(tmp_path / "wav.scp", "talk a b.wav\nother /x/other.flac\n") == whole
@@ -64,7 +64,7 @@ def test_kaldi_without_and_with_segments(tmp_path: Path) -> None:
     ]
 
 
-def test_kaldi_s_channels_of_segments(tmp_path: Path) -> None:
+def test_kaldi_s_channels_of_segments(tmp_path):
     (tmp_path / "segments").write_text("1 talk 0.5 2.25 A\n2 talk 3 -1 B\n3 talk 4 5 1\n4 talk 5 6\n5 talk 6 7 C\n")
     (tmp_path / "wav.scp").write_text("talk a.wav\n")
     manifest = Manifest.read(tmp_path)
@@ -73,7 +73,7 @@ def test_kaldi_s_channels_of_segments(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["train.json", "train.jsonl"])
-def test_nemo(tmp_path: Path, name: str) -> None:
+def test_nemo(tmp_path, name):
     rows = [
         {"audio_filepath": "a.wav", "duration": 2.0, "text": "你好", "speaker": "Ann"},
         {"audio_filepath": "/b.wav", "offset": 1.5, "duration": 2.0, "text": "x"},
@@ -87,7 +87,7 @@ def test_nemo(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["cuts.jsonl", "cuts.jsonl.gz"])
-def test_lhotse(tmp_path: Path, name: str) -> None:
+def test_lhotse(tmp_path, name):
     resampled = {**LHOTSE["recording"], "transforms": [{"name": "Resample", "kwargs": {}}]}
     whole = {**LHOTSE, "id": "cut-2", "start": 0, "duration": 10.0, "supervisions": None, "recording": resampled}
     file = str(tmp_path / "a.wav")

@@ -98,7 +98,7 @@ def read(folder: Path, name: str, text: str | bytes) -> Said:
         ("c.jsonl", json.dumps({"recording_id": "talk", "start": 0.7, "duration": 0.8, "speaker": "Ann", "text": "hi"}), HI),  # noqa: E501
     ],
 )  # fmt: skip
-def test_spellings_of_cuts(tmp_path: Path, name: str, text: str | bytes, found: Said) -> None:
+def test_spellings_of_cuts(tmp_path, name, text, found):
     got = read(tmp_path, name, text)
     assert [(s, e, *rest) for s, e, *rest in got] == [
         (pytest.approx(s), pytest.approx(e), *rest) for s, e, *rest in found
@@ -106,7 +106,7 @@ def test_spellings_of_cuts(tmp_path: Path, name: str, text: str | bytes, found: 
 
 
 @pytest.mark.parametrize("tier", ["words", "Ann - phones"])
-def test_a_grid_of_words_says_which_tiers_it_has(tmp_path: Path, tier: str) -> None:
+def test_a_grid_of_words_says_which_tiers_it_has(tmp_path, tier):
     grid = TEXTGRID.replace('"Ann"', f'"{tier}"')
     with pytest.raises(ReferencesError, match=f"its tiers are '{tier}'"):
         read(tmp_path, "c.TextGrid", grid.replace("Ann - words", "syllables"))
@@ -122,11 +122,11 @@ def test_a_grid_of_words_says_which_tiers_it_has(tmp_path: Path, tier: str) -> N
         ("c.eaf", EAF.replace("UTF-8", "UTF-16").replace("R&amp;D", "Ann").replace(">hi<", '>你"好<')),
     ],
 )
-def test_utf_16_with_and_without_a_mark(tmp_path: Path, name: str, text: str, coding: str) -> None:
+def test_utf_16_with_and_without_a_mark(tmp_path, name, text, coding):
     assert read(tmp_path, name, text.encode(coding)) == ANN
 
 
-def test_unicode_text_of_excel_has_quotes(tmp_path: Path) -> None:
+def test_unicode_text_of_excel_has_quotes(tmp_path):
     table = 'start\tend\ttext\n0.7\t1.5\t"Hello, ""you"""\n'
     assert read(tmp_path, "c.tsv", table.encode("utf-16")) == [(0.7, 1.5, None, 'Hello, "you"')]
 
@@ -141,7 +141,7 @@ def test_unicode_text_of_excel_has_quotes(tmp_path: Path) -> None:
         ("c.txt", "0.7\t1.5\tGespräch\n"),
     ],
 )
-def test_what_is_no_utf_8_costs_the_words_and_not_the_times(tmp_path: Path, name: str, text: str) -> None:
+def test_what_is_no_utf_8_costs_the_words_and_not_the_times(tmp_path, name, text):
     cuts = Cuts.read(written(tmp_path, name, text.encode("latin-1")))
     (cut,) = cuts.of("talk.wav")
     assert (cut.start_s, cut.end_s) == (0.7, 1.5)
@@ -150,7 +150,7 @@ def test_what_is_no_utf_8_costs_the_words_and_not_the_times(tmp_path: Path, name
 
 
 @pytest.mark.parametrize(("start", "length"), [("nan", "0.8"), ("<NA>", "0.8"), ("0.7", "nan"), ("0.7", "<NA>")])
-def test_a_turn_without_a_time_is_not_all_of_the_recording(tmp_path: Path, start: str, length: str) -> None:
+def test_a_turn_without_a_time_is_not_all_of_the_recording(tmp_path, start, length):
     line = "SPEAKER talk 1 {} {} <NA> <NA> Ann <NA> <NA>\n"
     cuts = Cuts.read(written(tmp_path, "c.rttm", line.format(start, length) + line.format("0.7", "0.8")))
     assert [(cut.start_s, cut.end_s) for cut in cuts.of("talk.wav")] == [(0.7, 1.5)]
@@ -160,7 +160,7 @@ def test_a_turn_without_a_time_is_not_all_of_the_recording(tmp_path: Path, start
 @pytest.mark.parametrize(
     ("origins", "shift"), [(["3000"], 3.0), (["3000", "3000"], 3.0), (["0"], 0.0), (["0", "500"], 0.0)]
 )
-def test_times_of_elan_count_from_its_time_origin(tmp_path: Path, origins: list[str], shift: float) -> None:
+def test_times_of_elan_count_from_its_time_origin(tmp_path, origins, shift):
     media = "".join(f'<MEDIA_DESCRIPTOR MEDIA_URL="x" TIME_ORIGIN="{origin}"/>' for origin in origins)
     document = EAF.replace("<TIME_ORDER>", f"<HEADER>{media}</HEADER><TIME_ORDER>")
     cuts = Cuts.read(written(tmp_path, "c.eaf", document))
@@ -169,16 +169,15 @@ def test_times_of_elan_count_from_its_time_origin(tmp_path: Path, origins: list[
 
 
 @pytest.mark.parametrize("channels", ["1.0 2.0", "0.0 1.0", "0 1"])
-def test_channels_that_pandas_made_decimal(tmp_path: Path, channels: str) -> None:
+def test_channels_that_pandas_made_decimal(tmp_path, channels):
     table = "file,channel\n" + "".join(f"a.wav,{channel}\n" for channel in channels.split())
     assert [item.channel for item in Manifest.read(written(tmp_path, "m.csv", table))] == [0, 1]
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["clips\\a b.wav", ".\\clips\\a b.wav", "~/clips/a b.wav", "file://{}/clips/a%20b.wav", "{}/clips/a b.wav"],
+    "name", ["clips\\a b.wav", ".\\clips\\a b.wav", "~/clips/a b.wav", "file://{}/clips/a%20b.wav", "{}/clips/a b.wav"]
 )
-def test_paths_of_windows_homes_and_addresses(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_of_windows_homes_and_addresses(tmp_path, name, monkeypatch):
     (tmp_path / "clips").mkdir()
     (tmp_path / "clips" / "a b.wav").touch()
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -186,7 +185,7 @@ def test_paths_of_windows_homes_and_addresses(tmp_path: Path, name: str, monkeyp
     assert Path(item.path).samefile(tmp_path / "clips" / "a b.wav")
 
 
-def test_a_name_with_a_backslash_is_itself_where_it_is_there(tmp_path: Path) -> None:
+def test_a_name_with_a_backslash_is_itself_where_it_is_there(tmp_path):
     (tmp_path / "a\\b.wav").touch()
     items = Manifest.read(written(tmp_path, "m.csv", "file\na\\b.wav\n~x.wav\n"))
     assert [item.path for item in items] == [str(tmp_path / name) for name in ("a\\b.wav", "~x.wav")]
@@ -195,7 +194,7 @@ def test_a_name_with_a_backslash_is_itself_where_it_is_there(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "header", ["file,start,end,speaker,text", "Path,begin,stop,client_id,sentence", "audio,onset,offset,spk,transcript", "filename,tmin,tmax,Speaker ID,Transcription"]  # noqa: E501
 )  # fmt: skip
-def test_one_table_is_a_manifest_and_cuts(tmp_path: Path, header: str) -> None:
+def test_one_table_is_a_manifest_and_cuts(tmp_path, header):
     path = written(tmp_path, "t.csv", f"{header}\na.wav,0.5,1,ann,hi\na.wav,1,2,bob,ho\n")
     items, cuts = list(Manifest.read(path)), Cuts.read(path).of("a.wav")
     assert len({item.key for item in items}) == 2
@@ -204,13 +203,13 @@ def test_one_table_is_a_manifest_and_cuts(tmp_path: Path, header: str) -> None:
         assert said == [(0.5, 1.0, "ann", "hi"), (1.0, 2.0, "bob", "ho")]
 
 
-def test_nemo_without_a_duration_is_all_of_it(tmp_path: Path) -> None:
+def test_nemo_without_a_duration_is_all_of_it(tmp_path):
     line = '{{"audio_filepath": "a.wav", "offset": {}, "duration": null}}\n'
     items = Manifest.read(written(tmp_path, "m.json", line.format(0) + line.format(3)))
     assert [(item.start_s, item.end_s) for item in items] == [(None, None), (3.0, None)]
 
 
-def test_channels(tmp_path: Path) -> None:
+def test_channels(tmp_path):
     stereo = {**LHOTSE["recording"], "channel_ids": [0, 1]}
     (tmp_path / "cuts.jsonl").write_text(
         "".join(json.dumps({**LHOTSE, "id": f"c{n}", "channel": n, "recording": stereo}) + "\n" for n in (0, 1))
@@ -228,7 +227,7 @@ def test_channels(tmp_path: Path) -> None:
         assert [cut.channel for cut in Cuts.read(tmp_path / "c.csv").of("z.wav")] == channels
 
 
-def test_cuts_are_found_by_path_and_then_by_name(tmp_path: Path) -> None:
+def test_cuts_are_found_by_path_and_then_by_name(tmp_path):
     table = "file,start,end\nann/1.flac,0,1\nbob/1,2,3\nmy_talk,4,5\nGespräch,6,7\ntalk.v2,8,9\n"
     cuts = Cuts.read(written(tmp_path, "c.csv", table))
     names = ("/x/ann/1.flac", "/x/bob/1.flac", "my talk.flac", "Gespra\u0308ch.flac", "talk.v2.wav")
@@ -240,7 +239,7 @@ def test_cuts_are_found_by_path_and_then_by_name(tmp_path: Path) -> None:
         cuts.of("talk.wav")
 
 
-def test_a_bad_cut_costs_itself(tmp_path: Path) -> None:
+def test_a_bad_cut_costs_itself(tmp_path):
     segments = [(-0.02, 1), (1, 1), (2, None), (3, 4), (5, None)]
     document = {"segments": [{"start": s, "end": e, "text": "x"} for s, e in segments]}
     cuts = Cuts.read(path := written(tmp_path, "c.json", json.dumps(document)))
@@ -251,14 +250,14 @@ def test_a_bad_cut_costs_itself(tmp_path: Path) -> None:
         Cuts.read(path, strict=True)
 
 
-def test_lines_that_roll_are_shown_once(tmp_path: Path) -> None:
+def test_lines_that_roll_are_shown_once(tmp_path):
     rolling = "WEBVTT\n\n00:00.000 --> 00:02.000\n \nhello<00:00:01.000><c> you</c>\n\n00:02.000 --> 00:02.010\nhello you\n\n00:02.010 --> 00:04.000\nhello you\nand<00:00:03.000><c> me</c>\n"  # noqa: E501
     assert [text for *_, text in read(tmp_path, "c.vtt", rolling)] == ["hello you", "and me"]
     assert len(read(tmp_path, "c.vtt", VTT)) == 2
 
 
 @pytest.mark.parametrize("bad", ["first", "last"])
-def test_bytes_that_are_no_utf_8_cost_a_row_of_several_lines(tmp_path: Path, bad: str) -> None:
+def test_bytes_that_are_no_utf_8_cost_a_row_of_several_lines(tmp_path, bad):
     said = {"first": ("Gespr\xe4ch\nx", "x"), "last": ("x\nGespr\xe4ch", "y")}[bad]
     rows = f'start,end,text\n0,1,"{said[0]}"\n1,2,"a\nb"\n'
     cuts = Cuts.read(written(tmp_path, "c.csv", rows.encode("latin-1")))
@@ -275,7 +274,7 @@ def test_bytes_that_are_no_utf_8_cost_a_row_of_several_lines(tmp_path: Path, bad
         ("c.json", json.dumps({"segments": [{"id": n, "seek": 0, "start": n, "end": n + 0.5, "text": " hello", "tokens": [*range(20)], "temperature": 0.0} for n in range(1000)]}), 130),  # noqa: E501
     ],
 )  # fmt: skip
-def test_a_row_takes_a_bounded_number_of_calls(tmp_path: Path, name: str, text: str, most: int) -> None:
+def test_a_row_takes_a_bounded_number_of_calls(tmp_path, name, text, most):
     """So that a million lines take seconds: cells that nobody asks for are not converted, JSON is parsed once."""
     path, calls = written(tmp_path, name, text), 0
 
@@ -303,9 +302,7 @@ ZOOM = "WEBVTT\n\n1\n00:00:00.700 --> 00:00:01.500\nAnn Lee: hello\n\n2\n00:00:0
         ("and so on", [None, None, None]),
     ],
 )
-def test_names_before_colons_are_speakers_where_every_cue_has_one(
-    tmp_path: Path, second: str, speakers: list[str | None]
-) -> None:
+def test_names_before_colons_are_speakers_where_every_cue_has_one(tmp_path, second, speakers):
     cuts = Cuts.read(written(tmp_path, "z.vtt", ZOOM.format(second)))
     found = cuts.of("talk.wav")
     assert [cut.speaker for cut in found] == speakers
@@ -322,7 +319,7 @@ def test_names_before_colons_are_speakers_where_every_cue_has_one(
     ],
     ids=["amazon", "deepgram", "funasr"],
 )  # fmt: skip
-def test_documents_of_services(tmp_path: Path, document: object, found: tuple[object, ...]) -> None:
+def test_documents_of_services(tmp_path, document, found):
     (cut,) = Cuts.read(written(tmp_path, "d.json", json.dumps(document))).of("talk.wav")
     assert (cut.start_s, cut.end_s) == (pytest.approx(0.7), pytest.approx(1.5))
     assert (cut.speaker, cut.text, cut.channel) == found
@@ -340,25 +337,25 @@ def test_documents_of_services(tmp_path: Path, document: object, found: tuple[ob
         ("bare.csv", "0.7,0.8,hi\n1,2,x\n", "The first line"),
     ],
 )
-def test_what_is_not_read_says_what_is(tmp_path: Path, name: str, text: str, hint: str) -> None:
+def test_what_is_not_read_says_what_is(tmp_path, name, text, hint):
     with pytest.raises(ReferencesError) as caught:
         read(tmp_path, name, text)
     assert hint in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(("name", "hint"), [("l.txt", "specdec batch - <"), ("l.xlsx", "as CSV"), ("l.m3u", "- <")])
-def test_lists_that_are_no_tables_say_what_to_do(tmp_path: Path, name: str, hint: str) -> None:
+def test_lists_that_are_no_tables_say_what_to_do(tmp_path, name, hint):
     with pytest.raises(ReferencesError) as caught:
         Manifest.read(written(tmp_path, name, "a.wav\n"))
     assert hint in str(caught.value.hint)
 
 
-def test_further_names_of_columns(tmp_path: Path) -> None:
+def test_further_names_of_columns(tmp_path):
     lines = '{"wav": "a.wav", "txt": "hi"}\n{"wav": "b.wav", "txt": "-"}\n'
     assert [item.text for item in Manifest.read(written(tmp_path, "m.jsonl", lines))] == ["hi", None]
 
 
-def test_times_of_iemocap_count_in_the_dialogue_and_not_in_its_clips(tmp_path: Path) -> None:
+def test_times_of_iemocap_count_in_the_dialogue_and_not_in_its_clips(tmp_path):
     row = "6.2901,8.2357,Ses01F_impro01_F000,neu\n"
     path = written(tmp_path, "iemocap.csv", f"start_time,end_time,wav_file,emotion\n{row}")
     manifest = Manifest.read(path)
@@ -373,26 +370,26 @@ def test_times_of_iemocap_count_in_the_dialogue_and_not_in_its_clips(tmp_path: P
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("c.vtt", "WEBVTT\nX-TIMESTAMP-MAP=LOCAL:00:00:00.000,MPEGTS:900000\n\n00:00.700 --> 00:01.500\nhi\n", "MPEGTS:900000 moves them"),  # noqa: E501
+        ("c.vtt", "WEBVTT\nX-TIMESTAMP-MAP=LOCAL:00:00:00.000,MPEGTS:900000\n\n00:00.700 --> 00:01.500\nhi\n", "MPEGTS:900000 may move them"),  # noqa: E501
         ("c.vtt", "WEBVTT\nX-TIMESTAMP-MAP=LOCAL:00:00:00.000,MPEGTS:0\n\n00:00.700 --> 00:01.500\nhi\n", None),
         ("c.TextGrid", TEXTGRID.replace("xmin = 0\nxmax = 4\ntiers", "xmin = 0.5\nxmax = 4\ntiers"), "its times begin at 0.5 s"),  # noqa: E501
         ("c.srt", "1\n00:00:00,700 --> 00:00:01,500\nhi\n\n2\n00:00:02:12 --> 00:00:03:12\nframes\n", "'00:00:02:12' is no time"),  # noqa: E501
     ],
 )  # fmt: skip
-def test_times_that_may_mean_something_else_are_told(tmp_path: Path, name: str, text: str, told: str | None) -> None:
+def test_times_that_may_mean_something_else_are_told(tmp_path, name, text, told):
     cuts = Cuts.read(written(tmp_path, name, text))
     assert [cut.start_s for cut in cuts.of("talk.wav")] == [0.7]
     assert (told or "") in "".join(cuts.skips.sentences())
     assert bool(cuts.skips.sentences()) == bool(told)
 
 
-def test_parts_in_samples_are_not_taken_for_whole_recordings_in_silence(tmp_path: Path) -> None:
+def test_parts_in_samples_are_not_taken_for_whole_recordings_in_silence(tmp_path):
     path = written(tmp_path, "m.csv", "file,start_sample,end_sample\na.wav,16000,32000\n")
     assert "column start_sample is not read" in Manifest.read(path).skips.sentences()[0]
 
 
 @pytest.mark.parametrize(("index", "left_out"), [("1", 0), ("x.wav", 2)])
-def test_a_cell_too_many_is_an_index_only_if_it_is_a_number(tmp_path: Path, index: str, left_out: int) -> None:
+def test_a_cell_too_many_is_an_index_only_if_it_is_a_number(tmp_path, index, left_out):
     others = "c.wav,x\n" if left_out else ""
     table = f"file,text\n{index},a.wav,hi\n{index},b.wav,you\n{others}"
     manifest = Manifest.read(written(tmp_path, "m.csv", table))
@@ -401,13 +398,13 @@ def test_a_cell_too_many_is_an_index_only_if_it_is_a_number(tmp_path: Path, inde
 
 
 @pytest.mark.parametrize("name", ['"talk.wav"', "talk"])
-def test_a_path_in_quotes_or_without_its_ending_is_found(tmp_path: Path, name: str) -> None:
+def test_a_path_in_quotes_or_without_its_ending_is_found(tmp_path, name):
     (tmp_path / "talk.wav").touch()
     (item,) = Manifest.read(written(tmp_path, "m.tsv", f"file\n{name}\n"))
     assert Path(item.path).name == "talk.wav"
 
 
-def test_a_folder_has_a_file_for_each_recording(tmp_path: Path) -> None:
+def test_a_folder_has_a_file_for_each_recording(tmp_path):
     (tmp_path / "talk.srt").write_text(SRT)
     (tmp_path / "two.srt").write_text(SRT)
     (tmp_path / "two.vtt").write_text(VTT)
@@ -418,7 +415,7 @@ def test_a_folder_has_a_file_for_each_recording(tmp_path: Path) -> None:
             cuts.of(str(tmp_path / name))
 
 
-def test_a_folder_has_a_file_for_each_recording_where_the_recordings_stand(tmp_path: Path) -> None:
+def test_a_folder_has_a_file_for_each_recording_where_the_recordings_stand(tmp_path):
     for number, speaker in enumerate(("ann", "bob")):
         (tmp_path / "cuts" / speaker).mkdir(parents=True)
         (tmp_path / "cuts" / speaker / "1.SRT").write_text(SRT.replace("00:00:00,700", f"00:00:00,{number}00"))
@@ -441,7 +438,7 @@ def test_what_transcripts_say_of_cuts_has_no_folder_of_the_machine(
 
 
 @pytest.mark.parametrize("name", ["1.srt", "1.rttm"])
-def test_cuts_that_may_be_of_two_recordings_are_of_none(tmp_path: Path, name: str) -> None:
+def test_cuts_that_may_be_of_two_recordings_are_of_none(tmp_path, name):
     (tmp_path / name).write_text(SRT if name.endswith("srt") else "SPEAKER 1 1 0.5 1 <NA> <NA> ann <NA> <NA>\n")
     cuts = Cuts.read(tmp_path if name.endswith("srt") else tmp_path / name)
     cuts.expect(["in/ann/1.wav", "in/bob/1.wav", "in/bob/2.wav"])

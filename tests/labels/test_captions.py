@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.labels import Lexicon
-from specdec_cli.prompts import Language, Style
+from specdec_cli.prompts import Language
 from tests.tiers import few
 from training.captions import TEMPLATES, attributes_of, compose, parse
 from training.labels import CLASSES
@@ -24,12 +24,12 @@ def said(text: str, language: Language) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("language", "classes", "text"), WRITTEN)
-def test_a_caption_in_free_prose(language: Language, classes: str, text: str) -> None:
+def test_a_caption_in_free_prose(language, classes, text):
     assert set(said(text, language).values()) == set(classes.split())
 
 
 @pytest.mark.parametrize(("language", "style"), few(TEMPLATES, 2))
-def test_every_caption_of_the_mini_pair(language: Language, style: Style) -> None:
+def test_every_caption_of_the_mini_pair(language, style):
     names = attributes_of(language, style)
     every = list(itertools.product(*(CLASSES[name] for name in names)))
     for classes in random.Random(0).sample(every, min(300, len(every))):
@@ -38,7 +38,7 @@ def test_every_caption_of_the_mini_pair(language: Language, style: Style) -> Non
 
 
 @pytest.mark.parametrize("language", ["zh", "en"])
-def test_every_attribute_is_answered(language: Language) -> None:
+def test_every_attribute_is_answered(language):
     assert LEXICON.labels("", language) == dict.fromkeys(CLASSES)
     assert dict(LEXICON.attributes) == CLASSES
 
@@ -56,5 +56,5 @@ def test_every_attribute_is_answered(language: Language) -> None:
         ("zh", "没有停顿。", ()),
     ],
 )
-def test_the_open_words_of_a_caption(language: Language, text: str, words: tuple[str, ...]) -> None:
+def test_the_open_words_of_a_caption(language, text, words):
     assert LEXICON.emotions(text, language) == words

@@ -1,7 +1,5 @@
 """Classes beside measured figures: what fits, what does not, and what cannot be told."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -19,7 +17,7 @@ def agrees(lexicon: Lexicon, measured: Measured, **labels: str | None) -> dict[s
     return {claim.attribute: claim.agrees for claim in lexicon.claims(labels, measured)}
 
 
-def test_a_class_fits_or_does_not_or_cannot_be_told() -> None:
+def test_a_class_fits_or_does_not_or_cannot_be_told():
     shipped = Lexicon.load()
     said = {"rate": "fast", "volume": "loud", "range": None, "pauses": "many"}
     found = agrees(shipped, FIGURES, **said)
@@ -28,18 +26,18 @@ def test_a_class_fits_or_does_not_or_cannot_be_told() -> None:
 
 
 @pytest.mark.parametrize(("voice", "fits"), [("male", "low medium"), ("female", "low"), (None, "medium low")])
-def test_a_high_pitch_depends_on_the_voice(voice: str | None, fits: str) -> None:
+def test_a_high_pitch_depends_on_the_voice(voice, fits):
     found = {name: agrees(Lexicon.load(), FIGURES, voice=voice, pitch=name)["pitch"] for name in CLASSES["pitch"]}
     assert found == {name: name in fits.split() for name in found}
 
 
-def test_between_two_classes_both_fit() -> None:
+def test_between_two_classes_both_fit():
     figures = Measured(level_dbfs=-20.5)
     assert [agrees(Lexicon.load(), figures, volume=name)["volume"] for name in CLASSES["volume"]] == [False, True, True]
 
 
 @pytest.mark.parametrize(("level", "fits"), [(-20.4, "normal"), (-20.0, "normal loud"), (-19.7, "loud")])
-def test_a_border_tells_two_classes_apart_that_both_fit(level: float, fits: str) -> None:
+def test_a_border_tells_two_classes_apart_that_both_fit(level, fits):
     claims = {
         name: Lexicon.load().claims({"volume": name}, Measured(level_dbfs=level), nominal=True)
         for name in CLASSES["volume"]
@@ -49,7 +47,7 @@ def test_a_border_tells_two_classes_apart_that_both_fit(level: float, fits: str)
 
 
 @pytest.mark.parametrize("borders", ["[3]", "[3, 2]", "[1, 2, 3]"])
-def test_borders_lie_between_the_classes(tmp_path: Path, borders: str) -> None:
+def test_borders_lie_between_the_classes(tmp_path, borders):
     words = tmp_path / "words.yaml"
     words.write_text(
         "schema: 1\nattributes:\n  size: {classes: [a, b, c], measured: [{figure: level_dbfs, classes: "
@@ -59,7 +57,7 @@ def test_borders_lie_between_the_classes(tmp_path: Path, borders: str) -> None:
         Lexicon.load(words)
 
 
-def test_a_file_of_ones_own_adds_limits(tmp_path: Path) -> None:
+def test_a_file_of_ones_own_adds_limits(tmp_path):
     words = tmp_path / "words.yaml"
     words.write_text(
         "schema: 1\nextends: default\nattributes:\n"
@@ -76,7 +74,7 @@ def test_a_file_of_ones_own_adds_limits(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.data
-def test_right_captions_are_hardly_ever_contradicted(data: Path) -> None:
+def test_right_captions_are_hardly_ever_contradicted(data):
     """Held-out speakers: the class of the labels, and every other class, beside what is measured."""
     lexicon, right, wrong = Lexicon.load(), [], []
     for row in dev_rows(read_rows(data))[::3]:

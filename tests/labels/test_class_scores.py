@@ -1,7 +1,5 @@
 """Labels and scores of the shipped pair's captions: they add up, name the right model, cost no word, cross the wire."""
 
-from collections.abc import Mapping
-
 import pytest
 
 from specdec_cli import Finished, Lexicon
@@ -29,7 +27,7 @@ def of(**classes: float) -> ClassScores:
     return ClassScores(by="edge", classes=classes, other=0.0)
 
 
-def test_a_labelled_captioner() -> None:
+def test_a_labelled_captioner():
     plain = captioner(prompt__language="en")
     labelled = plain.labelled(LEXICON)
     updates = list(labelled.run_samples(voice(0), RATE))
@@ -44,7 +42,7 @@ def test_a_labelled_captioner() -> None:
 
 @pytest.mark.parametrize("mode", few(MODES, 2))
 @pytest.mark.parametrize("language", few(["zh", "en"]))
-def test_the_classes_of_a_caption_have_probabilities(mode: str, language: str) -> None:
+def test_the_classes_of_a_caption_have_probabilities(mode, language):
     use = captioner(decoding__mode=mode, prompt__language=language)
     made, plain = scored(use), use.run_samples(voice(0), RATE).finish()
     assert made.caption == plain.caption
@@ -73,7 +71,7 @@ def test_the_classes_of_a_caption_have_probabilities(mode: str, language: str) -
         ]
     ),
 )
-def test_every_token_keeps_its_alternatives(settings: dict[str, object]) -> None:
+def test_every_token_keeps_its_alternatives(settings):
     use = captioner(**settings).labelled(LEXICON)
     run = use.run_samples(voice(1), RATE)
     assert run.prompts is not None
@@ -93,7 +91,7 @@ def test_every_token_keeps_its_alternatives(settings: dict[str, object]) -> None
 
 
 @pytest.mark.ci
-def test_a_remote_cloud_tells_the_same() -> None:
+def test_a_remote_cloud_tells_the_same():
     cloud = mini_pair().local("cloud")
     here = scored(captioner(decoding__mode="lossless"))
     with serving(cloud) as served:
@@ -105,7 +103,7 @@ def test_a_remote_cloud_tells_the_same() -> None:
         assert scores.classes == pytest.approx(here.scores[name].classes, abs=0.02)  # features cross in float16
 
 
-def test_a_calibration_holds_for_its_weights_alone() -> None:
+def test_a_calibration_holds_for_its_weights_alone():
     use = captioner(decoding__mode="edge")
     weights = use.setup.models.weights["edge"] or ""
     ours, other = (
@@ -121,14 +119,14 @@ def test_a_calibration_holds_for_its_weights_alone() -> None:
     assert Labelling(LEXICON).calibration is None
 
 
-def test_drawn_texts_are_not_calibrated() -> None:
+def test_drawn_texts_are_not_calibrated():
     made = scored(captioner(decoding__mode="edge", decoding__temperature=0.7))
     assert made.scores
     assert all(scores.temperature is None for scores in made.scores.values())
 
 
 @pytest.mark.parametrize("power", [0.3, 1.0, 2.5])
-def test_a_temperature_keeps_order_and_sum(power: float) -> None:
+def test_a_temperature_keeps_order_and_sum(power):
     before = {"a": 0.6, "b": 0.25, "c": 0.1, "d": 0.0}
     after = sharpened(before, power)
     assert sum(after.values()) == pytest.approx(0.95)
@@ -146,5 +144,5 @@ def test_a_temperature_keeps_order_and_sum(power: float) -> None:
         ({"emotion": "sad", "voice": "male"}, {"emotion": of(sad=0.9), "voice": of(male=0.4, female=0.6)}, True),
     ],
 )
-def test_doubt(labels: Mapping[str, str | None], scores: Mapping[str, ClassScores], doubtful: bool) -> None:
+def test_doubt(labels, scores, doubtful):
     assert needs_review(labels, scores) is doubtful

@@ -9,6 +9,8 @@ from specdec_cli.inputs.skipped import Skips
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import Reference, References
 
+LEXICON = Lexicon.load()
+
 MELD = (
     "Sr No.,Utterance,Speaker,Emotion,Sentiment,Dialogue_ID,Utterance_ID,Season,Episode,StartTime,EndTime\n"
     '1,"Oh, no",Chandler,sadness,negative,0,0,8,21,"00:16:16,059","00:16:21,731"\n'
@@ -42,22 +44,17 @@ LABELS: list[tuple[str, str, list[dict[str, str]]]] = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def lexicon() -> Lexicon:
-    return Lexicon.load()
-
-
 @pytest.mark.parametrize(("name", "text", "labels"), LABELS, ids=[name for name, *_ in LABELS])
-def test_labels(tmp_path: Path, lexicon: Lexicon, name: str, text: str, labels: list[dict[str, str]]) -> None:
+def test_labels(tmp_path, name, text, labels):
     (tmp_path / name).write_text(text, "utf-8")
-    references = References.read(tmp_path / name, lexicon=lexicon, strict=True)
+    references = References.read(tmp_path / name, lexicon=LEXICON, strict=True)
     assert [dict(entry.labels) for entry in references.entries] == labels
     assert all(entry.span is None for entry in references.entries)
 
 
-def test_clips_of_meld_are_called_after_dialogue_and_utterance(tmp_path: Path, lexicon: Lexicon) -> None:
+def test_clips_of_meld_are_called_after_dialogue_and_utterance(tmp_path):
     (tmp_path / "m.csv").write_text(MELD, "utf-8")
-    references = References.read(tmp_path / "m.csv", lexicon=lexicon)
+    references = References.read(tmp_path / "m.csv", lexicon=LEXICON)
     found = [references.find(f"/d/{name}.wav") for name in ("dia0_utt0", "dia0_utt1", "dia1_utt1", "dia1_utt0")]
     assert [one and one.speaker for one in found] == ["Chandler", "Joey", "Joey", None]
     items = list(Manifest.read(tmp_path / "m.csv"))
@@ -68,7 +65,7 @@ def test_clips_of_meld_are_called_after_dialogue_and_utterance(tmp_path: Path, l
     ]
 
 
-def test_manifests_of_common_voice(tmp_path: Path) -> None:
+def test_manifests_of_common_voice(tmp_path):
     """Clips are in a folder of their own; what a speaker was asked is no instruction to the model."""
     (tmp_path / "clips").mkdir()
     (tmp_path / "clips" / "cv_0.mp3").touch()
@@ -81,10 +78,10 @@ def test_manifests_of_common_voice(tmp_path: Path) -> None:
     assert (spontaneous.prompt, spontaneous.text, spontaneous.language) == (None, "bread", "en")
 
 
-def test_descriptions_of_style_are_reference_captions(tmp_path: Path, lexicon: Lexicon) -> None:
+def test_descriptions_of_style_are_reference_captions(tmp_path):
     for header in ("style_prompt", "text_description", "caption", "style_prompts"):
         (tmp_path / "r.csv").write_text(f"item_name,style_prompt_key,{header},txt\na,F_low,A soft voice.,hello\n")
-        (entry,) = References.read(tmp_path / "r.csv", lexicon=lexicon).entries
+        (entry,) = References.read(tmp_path / "r.csv", lexicon=LEXICON).entries
         assert entry.texts == ("A soft voice.",)
 
 
@@ -113,15 +110,13 @@ WHOLE_ANN, WHOLE_BOB = (Reference("a.wav", (), {}, name) for name in ("ann", "bo
         ([WHOLE_ANN, WHOLE_BOB], None, None, None),
     ],
 )
-def test_a_piece_is_judged_by_the_row_about_its_speaker_and_channel(
-    entries: list[Reference], speaker: str | None, channel: int | None, found: Reference | None
-) -> None:
+def test_a_piece_is_judged_by_the_row_about_its_speaker_and_channel(entries, speaker, channel, found):
     references = References(Path("r.csv"), entries, {}, {}, Skips())
     assert references.find("a.wav", 0.0, 1.0, speaker=speaker, channel=channel) is found
 
 
-def test_rows_of_one_span_and_two_channels_are_two(tmp_path: Path, lexicon: Lexicon) -> None:
+def test_rows_of_one_span_and_two_channels_are_two(tmp_path):
     (tmp_path / "r.csv").write_text("file,start,end,channel,emotion\na.wav,0,1,1,sad\na.wav,0,1,2,happy\n")
-    references = References.read(tmp_path / "r.csv", lexicon=lexicon, strict=True)
+    references = References.read(tmp_path / "r.csv", lexicon=LEXICON, strict=True)
     found = [references.find("a.wav", 0, 1, channel=channel) for channel in (1, 2)]
     assert [one and dict(one.labels) for one in found] == [{"emotion": "sad"}, {"emotion": "happy"}]

@@ -36,7 +36,7 @@ def extending(attributes: str) -> str:
     return f"schema: 1\nextends: default\nattributes:\n{attributes}"
 
 
-def test_a_lexicon_of_ones_own(tmp_path: Path) -> None:
+def test_a_lexicon_of_ones_own(tmp_path):
     lexicon = load(tmp_path, WHOLE)
     assert dict(lexicon.attributes) == {"energy": ("calm", "lively")}
     assert lexicon.labels("A high-energy voice.", "en") == {"energy": "lively"}
@@ -45,14 +45,14 @@ def test_a_lexicon_of_ones_own(tmp_path: Path) -> None:
     assert lexicon.labels("孩子很活泼", "zh") == {"energy": "lively"}
 
 
-def test_it_reaches_another_process_whole(tmp_path: Path) -> None:
+def test_it_reaches_another_process_whole(tmp_path):
     lexicon = load(tmp_path, WHOLE)
     copy = pickle.loads(pickle.dumps(lexicon))
     assert copy.attributes == lexicon.attributes
     assert copy.labels("There is no energy.", "en") == {"energy": "calm"}
 
 
-def test_words_are_added_to_the_shipped_ones(tmp_path: Path) -> None:
+def test_words_are_added_to_the_shipped_ones(tmp_path):
     text = extending("  emotion:\n    en: {alone: {happy: [chuffed]}}\n    zh: {alone: {sad: [emo了]}}\n")
     lexicon = load(tmp_path, text)
     assert lexicon.labels("She is chuffed, he is not happy.", "en")["emotion"] == "happy"
@@ -61,7 +61,7 @@ def test_words_are_added_to_the_shipped_ones(tmp_path: Path) -> None:
     assert lexicon.attributes == Lexicon.load().attributes
 
 
-def test_a_word_may_mean_something_else(tmp_path: Path) -> None:
+def test_a_word_may_mean_something_else(tmp_path):
     lexicon = load(tmp_path, extending("  emotion:\n    en: {alone: {surprised: [Excited]}}\n"))
     assert Lexicon.load().labels("She is excited.", "en")["emotion"] == "happy"
     assert lexicon.labels("She is excited.", "en")["emotion"] == "surprised"
@@ -70,7 +70,7 @@ def test_a_word_may_mean_something_else(tmp_path: Path) -> None:
     assert (both["pitch"], both["volume"]) == ("high", "loud")
 
 
-def test_a_class_and_an_attribute_may_be_added(tmp_path: Path) -> None:
+def test_a_class_and_an_attribute_may_be_added(tmp_path):
     more = "  emotion:\n    classes: [bored]\n    aliases: {bored: [boredom]}\n    en: {alone: {bored: [bored]}}\n"
     lexicon = load(tmp_path, extending(more + "  age:\n    classes: [young, old]\n    zh: {alone: {old: [年老]}}\n"))
     assert lexicon.attributes["emotion"][-1] == "bored"
@@ -80,7 +80,7 @@ def test_a_class_and_an_attribute_may_be_added(tmp_path: Path) -> None:
     assert lexicon.labels("年老的女声", "zh") | {"age": "old", "voice": "female"} == lexicon.labels("年老的女声", "zh")
 
 
-def test_what_tables_write() -> None:
+def test_what_tables_write():
     lexicon = Lexicon.load()
 
     def known(attribute: str, *words: str) -> list[str | None]:
@@ -121,27 +121,27 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "said"), REFUSED)
-def test_a_malformed_file_is_refused_with_its_key(tmp_path: Path, text: str | bytes, said: str) -> None:
+def test_a_malformed_file_is_refused_with_its_key(tmp_path, text, said):
     with pytest.raises(LexiconError, match=said) as caught:
         load(tmp_path, text)
     assert "words.yaml" in caught.value.message
     assert "the head of the shipped one" in str(caught.value.hint)
 
 
-def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_refused(tmp_path):
     for path in (tmp_path / "missing.yaml", tmp_path):
         with pytest.raises(LexiconError, match="cannot be read"):
             Lexicon.load(path)
 
 
-def test_no_caption_can_make_reading_slow() -> None:
+def test_no_caption_can_make_reading_slow():
     start = time.process_time()
     Lexicon.load().labels("不" * 5000 + "语速" * 1000 + "快" * 1000, "zh")
     Lexicon.load().labels("neither too " * 5000 + "no signs " * 1000, "en")
     assert time.process_time() - start < 5
 
 
-def test_a_wheel_of_ones_own(tmp_path: Path) -> None:
+def test_a_wheel_of_ones_own(tmp_path):
     awe = "{class: surprised, en: [awestruck/awe], zh: [敬畏]}"
     lexicon = load(tmp_path, extending(f"  emotion:\n    wheel:\n      awe: {awe}\n      zeal: {{en: [zealous]}}\n"))
     assert lexicon.emotions("In awe, zealous and glad.", "en") == ("awestruck", "zealous", "glad")

@@ -21,7 +21,7 @@ def grounding(pieces: Sequence[str], language: Language = "en", measured: Measur
     return Grounding(Lexicon.load(), language, decode, str.strip, lambda: measured)
 
 
-def test_a_contradiction_counts_once() -> None:
+def test_a_contradiction_counts_once():
     sound = grounding(["A male voice", " at a fast", " pace", ", with few", " pauses", ", and a low pitch."])
     assert sound.contradicts((), (0, 1, 2))
     assert not sound.contradicts((0, 1, 2), (5,))  # it was verified before
@@ -29,13 +29,13 @@ def test_a_contradiction_counts_once() -> None:
     assert not sound.contradicts((), (0, 5))
 
 
-def test_what_cannot_be_told_contradicts_nothing() -> None:
+def test_what_cannot_be_told_contradicts_nothing():
     sound = grounding(["A fast pace.", "A calm voice."], measured=Measured(f0_median_hz=95.0))
     assert not sound.contradicts((), (0, 1))
     assert not grounding(["A calm voice."]).contradicts((), (0,))
 
 
-def test_half_a_character_is_read_when_it_is_whole() -> None:
+def test_half_a_character_is_read_when_it_is_whole():
     assert grounding(["语速较快", "，\ufffd"], "zh").contradicts((), (0, 1))
 
 
@@ -56,7 +56,7 @@ def test_half_a_character_is_read_when_it_is_whole() -> None:
         ("He| is| not| fast|, with a low pitch|.", 4, ", with a high pitch", True),
     ],
 )
-def test_a_drafted_token_stands_if_its_class_alone_fits(text: str, at: int, rival: str, stands: bool) -> None:
+def test_a_drafted_token_stands_if_its_class_alone_fits(text, at, rival, stands):
     pieces = [*text.split("|"), rival]
     sound, draft = grounding(pieces), range(len(pieces) - 1)
     assert sound.stands((), draft, at, len(pieces) - 1) is stands
@@ -75,7 +75,7 @@ def test_a_drafted_token_stands_if_its_class_alone_fits(text: str, at: int, riva
         ("男声|，|语速|慢|，|情绪|高兴|。", 6, "愤怒", False),  # nothing measures it
     ],
 )
-def test_so_does_one_of_chinese_words(text: str, at: int, rival: str, stands: bool) -> None:
+def test_so_does_one_of_chinese_words(text, at, rival, stands):
     pieces = [*text.split("|"), rival]
     measured = Measured(f0_median_hz=95.0, rate_per_s=2.4)
     sound = grounding(pieces, "zh", measured)
@@ -83,14 +83,14 @@ def test_so_does_one_of_chinese_words(text: str, at: int, rival: str, stands: bo
 
 
 @pytest.mark.parametrize(("drafted", "rival", "stands"), [("normal", "loud", True), ("loud", "normal", False)])
-def test_where_both_classes_fit_the_border_between_them_decides(drafted: str, rival: str, stands: bool) -> None:
+def test_where_both_classes_fit_the_border_between_them_decides(drafted, rival, stands):
     pieces = ["A male voice", " at a", f" {drafted}", " volume", ".", f" {rival}"]
     sound = grounding(pieces, measured=Measured(level_dbfs=-20.4))
     assert not sound.contradicts((), range(5))
     assert sound.stands((), range(5), 2, 5) is stands
 
 
-def test_the_sound_is_measured_once_and_may_be_beforehand() -> None:
+def test_the_sound_is_measured_once_and_may_be_beforehand():
     calls = list[int]()
 
     def measure() -> Measured:

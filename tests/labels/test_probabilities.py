@@ -73,22 +73,20 @@ DECIDED: list[tuple[str, Language, list[str | tuple[str, Others]], Others]] = [
 
 
 @pytest.mark.parametrize(("attribute", "language", "written", "probabilities"), DECIDED)
-def test_other_tokens_give_their_probability_to_their_classes(
-    attribute: str, language: Language, written: list[str | tuple[str, Others]], probabilities: Others
-) -> None:
+def test_other_tokens_give_their_probability_to_their_classes(attribute, language, written, probabilities):
     known = found(language, *written, by="cloud")[attribute]
     assert shares(known) == probabilities
     assert (known.by, set(known.classes)) == ("cloud", set(LEXICON.attributes[attribute]))
 
 
-def test_the_first_part_of_a_word_is_as_good_as_the_word() -> None:
+def test_the_first_part_of_a_word_is_as_good_as_the_word():
     known = found("zh", "情绪", ("愤", {"悲": 0.3}), "怒", "。")["emotion"]
     assert known.classes["sad"] > 0.25
     assert known.classes["angry"] > 0.69
     assert sum(known.classes.values()) + known.other == pytest.approx(1)
 
 
-def test_the_model_of_the_deciding_token_is_named() -> None:
+def test_the_model_of_the_deciding_token_is_named():
     spelling = Spelling()
     mood, angry, sad, end = map(spelling.id, ("情绪", "愤怒", "悲伤", "。"))
     rows = [("edge", ((mood, 1.0),)), ("cloud", ((angry, 0.7), (sad, 0.3))), ("edge", ((end, 1.0),))]
@@ -97,24 +95,24 @@ def test_the_model_of_the_deciding_token_is_named() -> None:
 
 
 @pytest.mark.parametrize(("drafted", "edge"), [("悲伤", "sad"), ("愤怒", None), ("，", None), (None, None)])
-def test_a_class_that_the_cloud_replaced_is_kept(drafted: str | None, edge: str | None) -> None:
+def test_a_class_that_the_cloud_replaced_is_kept(drafted, edge):
     known = found("zh", "情绪", ("愤怒", {"悲伤": 0.1}), "。", by="cloud", drafted=drafted)["emotion"]
     assert known.edge == edge
 
 
-def test_a_lenient_rule_hides_no_disagreement() -> None:
+def test_a_lenient_rule_hides_no_disagreement():
     """The edge's token passed, though the cloud would rather have said another class."""
     known = found("zh", "情绪", ("愤怒", {"悲伤": 0.7}), "。", by="cloud", drafted="愤怒")["emotion"]
     assert known.edge == "angry"
 
 
-def test_without_a_distribution_there_are_no_probabilities() -> None:
+def test_without_a_distribution_there_are_no_probabilities():
     spelling = Spelling()
     tokens = [Token(spelling.id(text), "cloud", ("cloud", ()), None) for text in ("情绪", "愤怒", "。")]
     assert scores("zh", tokens, spelling) == {}
 
 
-def test_a_token_that_was_drawn_against_all_odds() -> None:
+def test_a_token_that_was_drawn_against_all_odds():
     """Neither it nor another class is among those kept: the word after it decides alone."""
     spelling = Spelling()
     rows = [("语速", "语速"), ("很", "，"), ("快", "快"), ("。", "。")]

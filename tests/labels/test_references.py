@@ -35,7 +35,7 @@ def read(path: Path, content: str | bytes, **options: object) -> References:
 
 
 @pytest.mark.parametrize("name", list(LAYOUTS))
-def test_every_layout_gives_the_same_entries(tmp_path: Path, name: str) -> None:
+def test_every_layout_gives_the_same_entries(tmp_path, name):
     references = read(tmp_path / name, LAYOUTS[name])
     assert references.entries == ENTRIES
 
@@ -61,9 +61,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("name", "content", "options", "names"), REFUSED)
-def test_a_malformed_table_is_refused_with_its_place(
-    tmp_path: Path, name: str, content: str, options: dict[str, object], names: tuple[str, ...]
-) -> None:
+def test_a_malformed_table_is_refused_with_its_place(tmp_path, name, content, options, names):
     with pytest.raises(ReferencesError) as caught:
         read(tmp_path / name, content, strict=True, **options)
     said = f"{caught.value.message}\n{caught.value.hint}"
@@ -71,7 +69,7 @@ def test_a_malformed_table_is_refused_with_its_place(
     assert caught.value.hint
 
 
-def test_columns_are_found_by_what_they_are_called(tmp_path: Path) -> None:
+def test_columns_are_found_by_what_they_are_called(tmp_path):
     header = ["Path", "text", "Caption_1", "caption_2", "rate", "c_rate", "label_emotion", "volume", "pitch", "spk"]
     row = ["a.wav", "what was said", "One.", "Two.", "5.4", "quick", "calm", "-20.1", "low", "me"]
     references = read(tmp_path / "t.tsv", "\t".join(header) + "\n" + "\t".join(row) + "\n")
@@ -82,23 +80,23 @@ def test_columns_are_found_by_what_they_are_called(tmp_path: Path) -> None:
     assert references.entries == (Reference("a.wav", ("One.", "Two."), labels, "me"),)
 
 
-def test_named_columns_come_first(tmp_path: Path) -> None:
+def test_named_columns_come_first(tmp_path):
     content = "file,other,caption,human,emotion,felt\na.wav,b.wav,C,H,sad,joy\n"
     options = {"file_column": "other", "text_columns": ["human"], "label_columns": {"emotion": "felt"}}
     assert read(tmp_path / "t.csv", content, **options).entries == (Reference("b.wav", ("H",), {"emotion": "happy"}),)
 
 
-def test_texts_may_be_lists_and_numbers_are_text(tmp_path: Path) -> None:
+def test_texts_may_be_lists_and_numbers_are_text(tmp_path):
     content = json.dumps([{"id": 7, "captions": ["One.", None, " Two. "]}])
     assert read(tmp_path / "t.json", content).entries == (Reference("7", ("One.", "Two."), {}),)
 
 
 @pytest.mark.parametrize("word", ["", "-", "N/A", "nan", "unknown", "Boredom", "OTHER"])
-def test_rows_without_a_class_have_none(tmp_path: Path, word: str) -> None:
+def test_rows_without_a_class_have_none(tmp_path, word):
     assert read(tmp_path / "t.tsv", f"file\tc_emotion\na.wav\t{word}\nb.wav\tsad\n").entries[0].labels == {}
 
 
-def test_finding_a_clip(tmp_path: Path) -> None:
+def test_finding_a_clip(tmp_path):
     keys = ["x/a.wav", "y/a.wav", "x/b.wav", "deep/er/c.wav", "utt_4", "d.flac", "名/é.wav", "utt.5"]
     references = read(tmp_path / "t.tsv", "file\tcaption\n" + "".join(f"{key}\tA\n" for key in keys))
     found = {
@@ -118,7 +116,7 @@ def test_finding_a_clip(tmp_path: Path) -> None:
             references.find(file)
 
 
-def test_a_name_that_two_recordings_share_finds_neither_by_name_alone(tmp_path: Path) -> None:
+def test_a_name_that_two_recordings_share_finds_neither_by_name_alone(tmp_path):
     references = read(tmp_path / "t.csv", "file,caption\nann/1.flac,A\n")
     references.require_some(["in/ann/1.flac", "in/bob/1.flac"])
     assert references.find("in/ann/1.flac") is not None
@@ -131,7 +129,7 @@ def test_a_name_that_two_recordings_share_finds_neither_by_name_alone(tmp_path: 
         bare.require_some(["in/ann/1.flac", "in/bob/1.flac"])
 
 
-def test_an_unknown_label_costs_itself(tmp_path: Path) -> None:
+def test_an_unknown_label_costs_itself(tmp_path):
     table = "file,emotion\na.wav,sad\nb.wav,grmpf\nc.wav,happy\n"
     references = read(tmp_path / "t.csv", table)
     assert [dict(entry.labels) for entry in references.entries] == [{"emotion": "sad"}, {}, {"emotion": "happy"}]
@@ -162,7 +160,7 @@ def test_an_unknown_label_costs_itself(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_the_codes_of_corpora(tmp_path: Path, codes: str, classes: str, corpus: str | None) -> None:
+def test_the_codes_of_corpora(tmp_path, codes, classes, corpus):
     rows = "".join(f"{number}.wav\t{code}\n" for number, code in enumerate(codes.split()))
     references = read(tmp_path / "t.tsv", f"file\temotion\n{rows}")
     assert [entry.labels.get("emotion", "-") for entry in references.entries] == classes.split()
@@ -170,7 +168,7 @@ def test_the_codes_of_corpora(tmp_path: Path, codes: str, classes: str, corpus: 
     assert not corpus or f"by the codes of {corpus}" in references.said()
 
 
-def test_letters_of_several_corpora_are_asked_for(tmp_path: Path) -> None:
+def test_letters_of_several_corpora_are_asked_for(tmp_path):
     table = "file\temotion\na.wav\tA\nb.wav\tF\n"
     with pytest.raises(ReferencesError, match="codes of CREMA-D and of MSP-Podcast and of EMO-DB") as caught:
         read(tmp_path / "t.tsv", table)
@@ -179,7 +177,7 @@ def test_letters_of_several_corpora_are_asked_for(tmp_path: Path) -> None:
     assert [entry.labels["emotion"] for entry in found] == ["fearful", "happy"]
 
 
-def test_texts_are_those_in_the_language(tmp_path: Path) -> None:
+def test_texts_are_those_in_the_language(tmp_path):
     content = json.dumps(
         [{"file": "a.wav", "caption_en": "A calm female voice speaks.", "caption_zh": "一位女性平静地说话。"}]
     )
@@ -190,7 +188,7 @@ def test_texts_are_those_in_the_language(tmp_path: Path) -> None:
 
 @pytest.mark.ci
 @pytest.mark.data
-def test_the_corpora_table(data: Path) -> None:
+def test_the_corpora_table(data):
     references = References.read(data / "labels.tsv", lexicon=LEXICON)
     attributes = {"voice", "rate", "pitch", "range", "volume", "pauses", "emotion"}
     assert set(references.columns) == attributes | {"text"}
@@ -206,7 +204,7 @@ def of_pieces(tmp_path: Path, *rows: dict[str, object]) -> References:
     return References.read(table, lexicon=LEXICON)
 
 
-def test_pieces_of_a_recording_have_rows_of_their_own(tmp_path: Path) -> None:
+def test_pieces_of_a_recording_have_rows_of_their_own(tmp_path):
     found = of_pieces(
         tmp_path,
         {"file": "x/long.wav", "start_s": 0, "end_s": 2.5, "emotion": "sad"},
@@ -228,7 +226,7 @@ def test_pieces_of_a_recording_have_rows_of_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("span", [{"start_s": 2, "end_s": 1}, {"start_s": "a", "end_s": 3}, {"end_s": 3}])
-def test_what_is_no_piece_is_left_out(tmp_path: Path, span: dict[str, object]) -> None:
+def test_what_is_no_piece_is_left_out(tmp_path, span):
     whole = {"file": "b.wav", "start_s": 0, "end_s": 1, "emotion": "sad"}
     found = of_pieces(tmp_path, whole, {"file": "a.wav", "emotion": "sad", **span})
     assert [entry.key for entry in found.entries] == ["b.wav"]
@@ -236,14 +234,14 @@ def test_what_is_no_piece_is_left_out(tmp_path: Path, span: dict[str, object]) -
 
 
 @pytest.mark.parametrize("names", ["start,end", "start_time,end_time", "Begin,Stop", "onset,offset", "tmin_ms,tmax_ms"])
-def test_pieces_under_every_usual_name(tmp_path: Path, names: str) -> None:
+def test_pieces_under_every_usual_name(tmp_path, names):
     times = "0,1000" if "ms" in names else "0,1"
     found = read(tmp_path / "t.csv", f"file,{names},emotion\na.wav,{times},sad\nb.wav,{times},happy\n")
     assert [entry.span for entry in found.entries] == [(0.0, 1.0)] * 2
     assert found.find("a.wav", 3.0, 4.0) is None
 
 
-def test_references_of_other_recordings_are_refused_with_a_name_of_each_side(tmp_path: Path) -> None:
+def test_references_of_other_recordings_are_refused_with_a_name_of_each_side(tmp_path):
     found = of_pieces(tmp_path, {"file": "a.wav", "emotion": "sad"})
     found.require_some(["x/b.wav", "y/a.wav"])
     with pytest.raises(ReferencesError, match=r"0 of 2 recordings were found in .*pieces\.jsonl") as refused:
@@ -252,7 +250,7 @@ def test_references_of_other_recordings_are_refused_with_a_name_of_each_side(tmp
     assert "a.wav" in str(refused.value.hint)
 
 
-def test_the_language_of_a_recording_says_nothing_of_its_texts(tmp_path: Path) -> None:
+def test_the_language_of_a_recording_says_nothing_of_its_texts(tmp_path):
     table = "file,language,emotion,text\na.wav,de,anger,She sounds angry.\n"
     found = read(tmp_path / "t.csv", table, strict=True)
     assert found.entries[0].texts_in("en") == ("She sounds angry.",)

@@ -14,13 +14,13 @@ Run = Callable[[str, Iterable[Case], Check], list[Case]]
 
 
 @pytest.fixture(autouse=True)
-def nothing_depends_on_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_depends_on_the_clock(monkeypatch) -> None:
     """Every guess is scored, whatever it costs."""
     monkeypatch.setattr(GuessCosts, "worth", lambda _, chances: len(chances))
 
 
 @pytest.fixture
-def law(record_property: Callable[[str, object], None]) -> Run:
+def law(record_property) -> Run:
     """`law(name, cases, check)`: every case keeps the law, and few texts part; returns the cases with what they ran."""
 
     def run(name: str, cases: Iterable[Case], check: Check) -> list[Case]:

@@ -12,7 +12,6 @@ from specdec_cli.decoding.block import Block, Draft, Verdict
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.types import Finished, Sent
 from tests.laws.cases import Case, collect, make_case
-from tests.laws.conftest import Run
 from tests.laws.reference import assert_rounds
 from tests.laws.tolerance import ENOUGH, cases, numbers
 from tests.tiers import few
@@ -75,7 +74,7 @@ def mode_case(number: int) -> Case:
     return ahead_case(number, mode=("hybrid", "hybrid", "lossless")[number % 3], run_on=(0, 0, 2)[number % 3 - 1])
 
 
-def test_drafting_ahead_changes_no_round(law: Run) -> None:
+def test_drafting_ahead_changes_no_round(law):
     ran = law("ahead", map(mode_case, numbers(100_000, 0.4)), slowed_law)
     if cases() >= ENOUGH:  # else something may be drafted ahead nowhere, or nowhere in vain
         rounds = [round_ for case in ran for round_ in case.ran[0][0]]
@@ -83,7 +82,7 @@ def test_drafting_ahead_changes_no_round(law: Run) -> None:
         assert sum(round_.thrown_away > 0 for round_ in rounds) > 10
 
 
-def test_what_was_drafted_ahead_and_fits_is_not_drafted_again() -> None:
+def test_what_was_drafted_ahead_and_fits_is_not_drafted_again():
     """As many forwards as tokens, guesses and what was lost."""
     for number in numbers(131_000, 0.2):
         case = ahead_case(number, mode="hybrid", temperature=0.0, loop_period=0, run_on=0)
@@ -94,14 +93,14 @@ def test_what_was_drafted_ahead_and_fits_is_not_drafted_again() -> None:
         assert finished.edge.forwards <= drafted + guesses + useless, number
 
 
-def test_without_drafting_ahead_nothing_is_hidden() -> None:
+def test_without_drafting_ahead_nothing_is_hidden():
     for prefill in ("lazy", "overlap"):
         case = make_case(131_100, mode="lossless", draft_ahead="off", cloud_prefill=prefill)
         assert {round_.hidden_ms for round_ in case.run()[0]} == {None}
 
 
 @pytest.mark.parametrize("after", few([2, 1, 4]))
-def test_an_abandoned_stream_ends_its_thread(after: int) -> None:
+def test_an_abandoned_stream_ends_its_thread(after):
     abandoned = 0
     for number in range(133_000, 133_008):
         loop = slowed(ahead_case(number, mode="hybrid", max_new_tokens=18, loop_period=0), 4)

@@ -83,7 +83,17 @@ def batch_law(batch: Sequence[Case], size: int) -> list[str]:
     return parted
 
 
-def test_clips_of_a_batch_go_through_their_own_rounds(record_property: Any) -> None:
+def batches_law(first: int, share: float, given: Callable[[int], dict[str, Any]]) -> None:
+    """The batches from a number on, with what is `given` by theirs, hold a share of all clips."""
+    clips, parted, number = 0, list[str](), first
+    while clips < cases(share):
+        batch = batch_of(number, **given(number))
+        parted += batch_law(batch, len(batch))
+        clips, number = clips + len(batch), number + 1
+    assert len(parted) <= most_parting(clips), parted
+
+
+def test_clips_of_a_batch_go_through_their_own_rounds(record_property):
     clips, parted, number = 0, list[str](), 0
     while clips < cases():
         batch = batch_of(number)
@@ -95,7 +105,7 @@ def test_clips_of_a_batch_go_through_their_own_rounds(record_property: Any) -> N
 
 @pytest.mark.parametrize("clips", few([2, 1, 5, 16]))
 @pytest.mark.parametrize("spare", few([-1, 0, 2]))
-def test_slots_change_no_round(clips: int, spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_change_no_round(clips, spare, monkeypatch):
     """With one too few, a clip's cache grows; clips that fail or are abandoned leave theirs to the next ones."""
     number = next(n for n in range(700, 800) if batch_of(n)[0].edge.slots is not None)
     batch = batch_of(number, clips + 2)
@@ -120,7 +130,7 @@ def test_slots_change_no_round(clips: int, spare: int, monkeypatch: pytest.Monke
 
 
 @pytest.fixture
-def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def sizes(monkeypatch) -> list[int]:
     """Clips per forward of an `Engine`."""
     made, forward = list[int](), engine._forward
 
@@ -132,7 +142,7 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-def test_one_forward_serves_all_clips_that_wait_for_it(sizes: list[int]) -> None:
+def test_one_forward_serves_all_clips_that_wait_for_it(sizes):
     """Six clips with equal texts, all verified: once all have read their prompts, every forward is for six."""
     case = make_case(7, mode="lossless", k=4, max_new_tokens=12, min_new_tokens=12, loop_period=0)
     read, together = threading.Barrier(6, action=sizes.clear), threading.Barrier(6)
@@ -151,15 +161,13 @@ def test_one_forward_serves_all_clips_that_wait_for_it(sizes: list[int]) -> None
     assert len(sizes) >= 6
 
 
-def test_no_more_clips_share_a_forward_than_allowed(monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
+def test_no_more_clips_share_a_forward_than_allowed(monkeypatch, sizes):
     monkeypatch.setattr(engine, "MOST_CLIPS", 3)
     decode_together(batch_of(12, 7, draft_ahead="off"), 7)
     assert 1 < max(sizes) <= 3  # how many are ready at a time depends on the machine
 
 
-def test_a_model_whose_clips_cannot_share_a_forward_steps_one_by_one(
-    monkeypatch: pytest.MonkeyPatch, sizes: list[int]
-) -> None:
+def test_a_model_whose_clips_cannot_share_a_forward_steps_one_by_one(monkeypatch, sizes):
     batch = batch_of(13, 4, mode="edge", acceptance=None)
     monkeypatch.setattr(batch[0].edge, "joins", False)
     for case, ran in zip(batch, decode_together(batch, 4), strict=True):
@@ -177,7 +185,7 @@ def unsound(clip: Prompt) -> Prompt:
     return replace(clip, audio=values)
 
 
-def test_a_clip_whose_scores_are_not_finite_fails_alone() -> None:
+def test_a_clip_whose_scores_are_not_finite_fails_alone():
     for number in range(600, 602):
         batch = batch_of(number, 5)
         bad = replace(batch[0], edge_prompt=unsound(batch[0].edge_prompt)).but(mode="edge", acceptance=None)
@@ -190,7 +198,7 @@ def test_a_clip_whose_scores_are_not_finite_fails_alone() -> None:
             assert_rounds(case, *ran)
 
 
-def test_scores_that_turn_bad_in_a_joint_forward_fail_their_clip_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_that_turn_bad_in_a_joint_forward_fail_their_clip_alone(monkeypatch):
     batch = batch_of(
         620, 4, mode="edge", acceptance=None, max_new_tokens=12, min_new_tokens=12, stop_strings=(), sentences=None
     )
@@ -209,7 +217,7 @@ def test_scores_that_turn_bad_in_a_joint_forward_fail_their_clip_alone(monkeypat
     assert not any(isinstance(seen[at], SpecdecError) for at in (0, 1, 3))
 
 
-def test_an_edge_that_fails_while_drafting_ahead_ends_its_clip(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edge_that_fails_while_drafting_ahead_ends_its_clip(monkeypatch):
     """Its block still waits for the cloud, which serves nobody while a clip is at work."""
     batch = batch_of(630, 3, mode="lossless", draft_ahead="on", max_new_tokens=18, k=2, gate="always", acceptance=None)
     failing = batch[0].edge
@@ -225,9 +233,7 @@ def test_an_edge_that_fails_while_drafting_ahead_ends_its_clip(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("slotted", [False, True])
-def test_a_forward_that_fails_is_tried_clip_by_clip(
-    monkeypatch: pytest.MonkeyPatch, caplog: Any, *, slotted: bool
-) -> None:
+def test_a_forward_that_fails_is_tried_clip_by_clip(monkeypatch, caplog, *, slotted):
     """As when memory suffices for one clip but not for all of them."""
     fixed = {"mode": "edge", "loop_period": 0, "max_new_tokens": 10, "min_new_tokens": 10}
     drawn = (make_case(number, **fixed) for number in range(9, 30))
@@ -270,7 +276,7 @@ def test_a_forward_that_fails_is_tried_clip_by_clip(
 # --- endings ---
 
 
-def test_a_clip_closed_half_way_leaves_the_others_going() -> None:
+def test_a_clip_closed_half_way_leaves_the_others_going():
     def abandoned(case: Case, models: Engine) -> Any:
         if case is not batch[1]:
             return case.run(models)
@@ -291,7 +297,7 @@ def test_a_clip_closed_half_way_leaves_the_others_going() -> None:
 
 
 @pytest.mark.parametrize("mode", ["edge", "lossless"])
-def test_closing_ends_every_clip_with_a_typed_error(mode: str) -> None:
+def test_closing_ends_every_clip_with_a_typed_error(mode):
     """One clip holds the others back, so that their scores are waited for when the models are closed."""
     case = make_case(11, mode=mode, max_new_tokens=18, min_new_tokens=18, loop_period=0, draft_ahead="on")
     models, errors = Engine(), list[BaseException]()
@@ -323,7 +329,7 @@ def test_closing_ends_every_clip_with_a_typed_error(mode: str) -> None:
         case.run(models)
 
 
-def test_the_serving_thread_keeps_no_finished_clip() -> None:
+def test_the_serving_thread_keeps_no_finished_clip():
     case = make_case(14, mode="lossless", draft_ahead="off", max_new_tokens=8)
     with Engine() as models:
         loop = case.loop(models)

@@ -18,8 +18,6 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.session import Session
 from specdec_cli.types import Finished
 from tests.laws.cases import Case, collect, make_case
-from tests.laws.checks import Check
-from tests.laws.conftest import Run
 from tests.laws.tolerance import LawBroken, numbers
 
 MODES = ("hybrid", "lossless", "edge", "cloud")
@@ -132,11 +130,11 @@ def _assert_clean(session: Session, text: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("check", [fed_once_law, clean_law])
-def test_caches_follow_the_text(law: Run, check: Check) -> None:
+def test_caches_follow_the_text(law, check):
     law(f"cache, {check.__name__}", map(once_case, numbers(70_000, 0.5)), check)
 
 
-def test_a_clip_that_ends_while_the_cloud_reads_it_counts_that_work() -> None:
+def test_a_clip_that_ends_while_the_cloud_reads_it_counts_that_work():
     """Until the reading is done, its session counts as empty; afterwards its forward is in the account."""
     case = make_case(74_000, mode="hybrid", gate="never", cloud_prefill="overlap", max_new_tokens=4, loop_period=0)
     loop, reading, ended = case.loop(), threading.Event(), threading.Event()
@@ -164,7 +162,7 @@ def test_a_clip_that_ends_while_the_cloud_reads_it_counts_that_work() -> None:
     assert (event.cloud.forwards, event.cloud.encoder_passes) == (1, 1)
 
 
-def test_a_clip_interrupted_in_a_forward_can_be_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clip_interrupted_in_a_forward_can_be_decoded_again(monkeypatch):
     """The interrupt comes while layers take new keys: some have them, others not."""
     update = Cache.update
     for number in numbers(73_000, 0.2):

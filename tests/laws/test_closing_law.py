@@ -13,12 +13,11 @@ import pytest
 from specdec_cli.reading import caption_of
 from tests.laws.cases import Case, generate, make_case, mixed
 from tests.laws.checks import cloud_law, edge_law, reference_law
-from tests.laws.conftest import Run
-from tests.laws.test_batch_law import batch_law, batch_of
+from tests.laws.test_batch_law import batches_law
 from tests.laws.test_cloud_law import lossless_case
 from tests.laws.test_edge_law import edge_case
 from tests.laws.test_wire_law import over_the_wire, servers  # noqa: F401 - fixtures
-from tests.laws.tolerance import ENOUGH, cases, most_parting, numbers
+from tests.laws.tolerance import ENOUGH, cases, numbers
 
 CLOSING: dict[str, Any] = {"closing": "on", "max_new_tokens": 24, "min_new_tokens": 0, "loop_period": 0}
 
@@ -42,7 +41,7 @@ def same_caption(case: Case, finished_ids: tuple[int, ...]) -> None:
         assert caption_of(text(finished_ids)) == caption_of(text(whole)), (case.number, text(whole))
 
 
-def test_the_edge_alone_and_the_cloud_alone_and_lossless(law: Run) -> None:
+def test_the_edge_alone_and_the_cloud_alone_and_lossless(law):
     edge = law("closing, edge", (closing(edge_case(n), mode="edge") for n in numbers(0, 0.2)), edge_law)
     cloud = law("closing, cloud", (closing(lossless_case(n)) for n in numbers(20_000, 0.3)), cloud_law)
     for case in [*edge, *cloud]:
@@ -51,7 +50,7 @@ def test_the_edge_alone_and_the_cloud_alone_and_lossless(law: Run) -> None:
     assert cases() < ENOUGH or min(ends(ran)["closing"] for ran in (edge, cloud)) > 5
 
 
-def test_the_reference(law: Run) -> None:
+def test_the_reference(law):
     def case(number: int) -> Case:
         return closing(make_case(number, **mixed(random.Random(f"closing {number}"))), sentences=None, stop_strings=())
 
@@ -63,16 +62,11 @@ def test_the_reference(law: Run) -> None:
 
 
 @pytest.mark.ci
-def test_a_batch() -> None:
-    clips, parted, number = 0, list[str](), 900
-    while clips < cases(0.1):
-        batch = batch_of(number, **CLOSING)
-        parted += batch_law(batch, len(batch))
-        clips, number = clips + len(batch), number + 1
-    assert len(parted) <= most_parting(clips), parted
+def test_a_batch():
+    batches_law(900, 0.1, lambda _: CLOSING)
 
 
 @pytest.mark.ci
-def test_the_wire(over_the_wire: Any) -> None:  # noqa: F811 - a fixture
+def test_the_wire(over_the_wire):  # noqa: F811 - a fixture
     drawn = (make_case(n, mode=("hybrid", "lossless")[n % 2], cloud_prefill="lazy") for n in numbers(130_000, 0.1))
     over_the_wire("closing", (closing(case) for case in drawn))

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from tests.laws.cases import Case, fast, make_case
 from tests.laws.checks import cloud_law
-from tests.laws.conftest import Run
 from tests.laws.tolerance import ENOUGH, numbers
 
 COSTS: Final = (0.02, 0.15, 0.5, 0.9, 3.0)
@@ -39,7 +38,7 @@ def lossless_case(number: int) -> Case:
     return make_case(number, **given, **({"loop_period": 0} if given["mode"] == "hybrid" else {}))
 
 
-def test_lossless_equals_generate_whatever_is_set_for_speed(law: Run) -> None:
+def test_lossless_equals_generate_whatever_is_set_for_speed(law):
     cases = law("cloud", map(lossless_case, numbers(20_000)), cloud_law)
     if len(cases) >= ENOUGH:
         lengths = {cost: set[int]() for cost in COSTS}

@@ -14,7 +14,6 @@ from specdec_cli.models.packed import PackedLinear, packable
 from specdec_cli.models.packing import pack
 from tests.laws.cases import Case, fast, generate, make_case
 from tests.laws.checks import edge_law, parts
-from tests.laws.conftest import Run
 from tests.laws.reference import assert_rounds
 from tests.laws.tolerance import numbers
 from tests.tiny import DEVICE, as_audio_lm, tiny_clip, tiny_module
@@ -34,7 +33,7 @@ def way(number: int) -> Mapping[str, Any]:
     return ({}, fast(number) | (CLOSED if number % 2 else {}), WAYS[number // 3 % len(WAYS)])[number % 3]
 
 
-def test_an_edge_that_never_escalates_equals_generate(law: Run) -> None:
+def test_an_edge_that_never_escalates_equals_generate(law):
     law("edge", map(edge_case, numbers(0, 0.75)), edge_law)
 
 
@@ -59,7 +58,7 @@ def sampled_law(case: Case) -> str | None:
 
 
 @pytest.mark.skipif(DEVICE != "cpu", reason="generate() draws on the GPU, where a seed gives other numbers")
-def test_sampled_edge_text_equals_generate_with_the_same_seed(law: Run) -> None:
+def test_sampled_edge_text_equals_generate_with_the_same_seed(law):
     law("edge, sampled", map(sampled_case, numbers(11_000, 0.25)), sampled_law)
 
 
@@ -85,5 +84,5 @@ def packed_case(number: int) -> Case:
 
 
 @pytest.mark.skipif(DEVICE != "cpu", reason="specdec packs weights for CPUs alone")
-def test_a_packed_edge_equals_generate(law: Run) -> None:
+def test_a_packed_edge_equals_generate(law):
     law("edge, packed", map(packed_case, numbers(12_000, 0.1)), edge_law)

@@ -9,7 +9,6 @@ from specdec_cli.decoding.assemble import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from tests.laws.cases import Case, make_case
 from tests.laws.checks import cloud_law, edge_law, reference_law
-from tests.laws.conftest import Run
 from tests.laws.tolerance import numbers
 
 
@@ -31,13 +30,13 @@ def ends_case(number: int, gate: str | None = None) -> Case:
     return replace(case, pair=Pair.of(ending(case.edge), ending(case.cloud)))
 
 
-def test_a_cloud_that_verifies_everything_ends_where_its_generate_does(law: Run) -> None:
+def test_a_cloud_that_verifies_everything_ends_where_its_generate_does(law):
     law("ends, cloud", (ends_case(number, "always") for number in numbers(410_000, 0.5)), cloud_law)
 
 
-def test_an_edge_that_never_escalates_ends_where_its_generate_does(law: Run) -> None:
+def test_an_edge_that_never_escalates_ends_where_its_generate_does(law):
     law("ends, edge", (ends_case(number, "never") for number in numbers(420_000, 0.5)), edge_law)
 
 
-def test_every_round_in_between_is_that_of_the_reference(law: Run) -> None:
+def test_every_round_in_between_is_that_of_the_reference(law):
     law("ends, reference", map(ends_case, numbers(430_000, 0.5)), reference_law)

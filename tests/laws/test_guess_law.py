@@ -8,7 +8,6 @@ from typing import Any
 
 from specdec_cli.types import Finished
 from tests.laws.cases import MEMORIES, Case, collect, make_case
-from tests.laws.conftest import Run
 from tests.laws.reference import assert_rounds
 from tests.laws.tolerance import ENOUGH, LawBroken, cases, numbers
 
@@ -44,7 +43,7 @@ def forwards(finished: Finished) -> int:
     return sum(work.forwards for work in (finished.edge, finished.cloud) if work is not None)
 
 
-def test_guesses_change_no_text_and_save_forwards(law: Run) -> None:
+def test_guesses_change_no_text_and_save_forwards(law):
     ran = law("guess", map(guess_case, numbers(140_000, 0.5)), guess_law)
     if cases() < ENOUGH:
         return
@@ -55,7 +54,7 @@ def test_guesses_change_no_text_and_save_forwards(law: Run) -> None:
         assert (2 * kept > guessed) == (memory == "right"), memory
 
 
-def test_a_clip_that_is_abandoned_is_not_learnt() -> None:
+def test_a_clip_that_is_abandoned_is_not_learnt():
     case = guess_case(140_004)
     events = case.loop().run()
     next(events)

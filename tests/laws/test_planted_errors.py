@@ -78,7 +78,7 @@ PLANTED = [(law, error) for law in LAWS for error in ERRORS if (law, error) not 
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("law", "error"), PLANTED)
-def test_a_planted_error_breaks_the_law(law: str, error: str) -> None:
+def test_a_planted_error_breaks_the_law(law, error):
     make, check = LAWS[law]
     for tried, case in enumerate(map(make, CASES), start=1):
         try:
@@ -92,7 +92,7 @@ def test_a_planted_error_breaks_the_law(law: str, error: str) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("error", list(ERRORS)[:-1])
-def test_a_planted_error_breaks_the_batch_law(error: str) -> None:
+def test_a_planted_error_breaks_the_batch_law(error):
     for number in range(50):
         batch = batch_of(number)
         try:
@@ -114,7 +114,7 @@ IN_SLOTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 @pytest.mark.ci
 @pytest.mark.parametrize("error", IN_SLOTS)
 @pytest.mark.parametrize("law", ["batch", "reference"])
-def test_an_error_planted_in_slots_breaks_the_laws(law: str, error: str) -> None:
+def test_an_error_planted_in_slots_breaks_the_laws(law, error):
     for number in range(400):
         batch = batch_of(number) if law == "batch" else [gated_case(number)]
         if batch[0].edge.slots is None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from specdec_cli.decoding.block import Block
 from tests.laws.cases import GATES, Case, make_case, mixed
 from tests.laws.checks import reference_law
-from tests.laws.conftest import Run
 from tests.laws.tolerance import ENOUGH, cases, numbers
 
 GREEDY_RULES = ("greedy", "rank", "prob", "typical", "class")
@@ -32,7 +31,7 @@ def gated_case(number: int) -> Case:
     return make_case(number, mode="hybrid", **ways)
 
 
-def test_greedy_rounds_equal_the_reference(law: Run) -> None:
+def test_greedy_rounds_equal_the_reference(law):
     """Every gate with every rule, with drafts that stop and drafts that do not: 70 ways."""
     ran = law("reference, gates", map(gated_case, numbers(40_040, 0.42)), reference_law)
     if cases() < ENOUGH:
@@ -48,7 +47,7 @@ def test_greedy_rounds_equal_the_reference(law: Run) -> None:
     assert all(round_.escalated for rounds in cut.values() for round_ in rounds)
 
 
-def test_sampled_rounds_equal_the_reference(law: Run) -> None:
+def test_sampled_rounds_equal_the_reference(law):
     def case(number: int) -> Case:
         rule = ("sampling", "rank", "prob", "typical", "class")[number // 2 % 5]
         temperature, top_k, top_p = (0.7, 1.0, 1.3)[number % 3], (None, 12)[number % 2], (None, 0.95)[number // 3 % 2]
@@ -58,7 +57,7 @@ def test_sampled_rounds_equal_the_reference(law: Run) -> None:
     law("reference, sampled", map(case, numbers(50_000, 0.16)), reference_law)
 
 
-def test_blocks_that_pay_equal_the_reference(law: Run) -> None:
+def test_blocks_that_pay_equal_the_reference(law):
     def case(number: int) -> Case:
         rule, cost = ("greedy", "rank", "sampling")[number % 3], (0.02, 0.15, 0.5)[number // 3 % 3]
         gate = GATES[number % len(GATES)]
@@ -69,7 +68,7 @@ def test_blocks_that_pay_equal_the_reference(law: Run) -> None:
     assert cases() < ENOUGH or len({len(round_.draft_ids) for round_ in rounds_of(ran)}) > 4
 
 
-def test_running_on_equals_the_reference(law: Run) -> None:
+def test_running_on_equals_the_reference(law):
     def case(number: int) -> Case:
         rule, run_on = GREEDY_RULES[number % 5], 1 + number // 5 % 4
         return make_case(number, mode="hybrid", acceptance=rule, loop_period=0, run_on=run_on)
@@ -78,7 +77,7 @@ def test_running_on_equals_the_reference(law: Run) -> None:
     assert cases() < ENOUGH or sum(round_.source.count("cloud") for round_ in rounds_of(ran)) > 10
 
 
-def test_deferred_rounds_equal_the_reference(law: Run) -> None:
+def test_deferred_rounds_equal_the_reference(law):
     """All of the caption is drafted before the gate decides, by another threshold until the cloud has been called."""
 
     def case(number: int) -> Case:
@@ -111,7 +110,7 @@ def mixed_case(number: int) -> Case:
     return make_case(number, **mixed(random.Random(f"mixed {number}")))
 
 
-def test_everything_at_once_equals_the_reference(law: Run) -> None:
+def test_everything_at_once_equals_the_reference(law):
     ran = law("reference, everything", map(mixed_case, numbers(57_500, 0.5)), reference_law)
     if cases() < ENOUGH:
         return

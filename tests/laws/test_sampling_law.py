@@ -7,7 +7,6 @@ import pytest
 
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.checks import reference_law
-from tests.laws.conftest import Run
 from tests.laws.tolerance import cases, numbers
 from tests.table import EOS, START, TableModel, random_table, table_loop
 
@@ -22,7 +21,7 @@ def sampled_case(number: int) -> Case:
     return make_case(number, mode=mode, temperature=temperature, top_k=top_k, top_p=top_p)
 
 
-def test_every_draw_is_that_of_the_reference(law: Run) -> None:
+def test_every_draw_is_that_of_the_reference(law):
     """The same random numbers on cache-free distributions give the same rounds."""
     law("sampling", map(sampled_case, numbers(140_000)), reference_law)
 
@@ -75,7 +74,7 @@ def _sampled(edge: TableModel, cloud: TableModel, k: int, temperature: float) ->
     ("k", "temperature", "seed"),
     [(2, 1.0, 2), *(pytest.param(*row, marks=pytest.mark.full) for row in ((1, 1.0, 1), (3, 0.7, 3), (4, 1.3, 4)))],
 )
-def test_text_follows_the_cloud(k: int, temperature: float, seed: int) -> None:
+def test_text_follows_the_cloud(k, temperature, seed):
     edge, cloud = random_table(seed), random_table(seed + 50)
     counts = _sampled(edge, cloud, k, temperature)
     statistic, freedom = _chi_square(counts, _exact(cloud, temperature))

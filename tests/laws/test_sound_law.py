@@ -8,12 +8,11 @@ import pytest
 
 from tests.laws.cases import Case, drawn_sound, make_case, mixed
 from tests.laws.checks import cloud_law, edge_law, reference_law
-from tests.laws.conftest import Run
-from tests.laws.test_batch_law import batch_law, batch_of
+from tests.laws.test_batch_law import batches_law
 from tests.laws.test_cloud_law import lossless_case
 from tests.laws.test_edge_law import edge_case
 from tests.laws.test_wire_law import over_the_wire, servers  # noqa: F401 - fixtures
-from tests.laws.tolerance import ENOUGH, cases, most_parting, numbers
+from tests.laws.tolerance import ENOUGH, cases, numbers
 
 
 def claiming(number: int, **given: Any) -> Case:
@@ -27,7 +26,7 @@ def claiming(number: int, **given: Any) -> Case:
     return make_case(number, **drawn | switches | given, measured=drawn_sound(rng))
 
 
-def test_the_edge_alone_and_the_cloud_alone_and_lossless_are_untouched(law: Run) -> None:
+def test_the_edge_alone_and_the_cloud_alone_and_lossless_are_untouched(law):
     def grounded(case: Case, **given: Any) -> Case:
         return make_case(case.number, **case.given | given, measured=drawn_sound(random.Random(case.number)))
 
@@ -35,7 +34,7 @@ def test_the_edge_alone_and_the_cloud_alone_and_lossless_are_untouched(law: Run)
     law("sound, lossless", (grounded(lossless_case(n)) for n in numbers(20_000, 0.1)), cloud_law)
 
 
-def test_the_reference(law: Run) -> None:
+def test_the_reference(law):
     ran = law("sound, reference", map(claiming, numbers(310_000, 0.6)), reference_law)
     if cases() < ENOUGH:
         return
@@ -48,16 +47,11 @@ def test_the_reference(law: Run) -> None:
 
 
 @pytest.mark.ci
-def test_a_batch() -> None:
-    clips, parted, number = 0, list[str](), 970
-    while clips < cases(0.1):
-        batch = batch_of(number, measured=drawn_sound(random.Random(number)), max_new_tokens=20)
-        parted += batch_law(batch, len(batch))
-        clips, number = clips + len(batch), number + 1
-    assert len(parted) <= most_parting(clips), parted
+def test_a_batch():
+    batches_law(970, 0.1, lambda number: {"measured": drawn_sound(random.Random(number)), "max_new_tokens": 20})
 
 
 @pytest.mark.ci
-def test_the_wire(over_the_wire: Any) -> None:  # noqa: F811 - a fixture
+def test_the_wire(over_the_wire):  # noqa: F811 - a fixture
     ran = [claiming(n, mode="hybrid", temperature=0.0, acceptance=None) for n in numbers(330_000, 0.2)]
     over_the_wire("sound", ran)

@@ -1,7 +1,7 @@
 """Tokens that are fed from the device before the host has read them, as on a GPU: the laws hold all the same."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Final
 from unittest.mock import patch
 
@@ -13,7 +13,6 @@ from specdec_cli.decoding.scores import History
 from specdec_cli.models.session import Session
 from tests.laws.cases import Case, make_case
 from tests.laws.checks import Check, cloud_law, edge_law, reference_law
-from tests.laws.conftest import Run
 from tests.laws.test_edge_law import edge_case, sampled_case, sampled_law
 from tests.laws.test_reference_law import gated_case, mixed_case
 from tests.laws.test_sampling_law import sampled_case as sampled_pair
@@ -31,12 +30,12 @@ LAWS: Final[dict[str, tuple[Callable[[int], Case], Check]]] = {
 
 
 @pytest.fixture(autouse=True)
-def unread(monkeypatch: pytest.MonkeyPatch) -> None:
+def unread(monkeypatch) -> None:
     monkeypatch.setitem(draft.UNREAD_TOKENS, "cpu", 8)
 
 
 @pytest.mark.parametrize("name", named(LAWS, "edge", "reference, everything"))
-def test_tokens_that_the_host_reads_later_are_the_same(law: Run, name: str) -> None:
+def test_tokens_that_the_host_reads_later_are_the_same(law, name):
     make, check = LAWS[name]
     with patch.object(Session, "step", autospec=True, side_effect=Session.step) as step:
         law(f"{name}, unread", map(make, numbers(400_000, 0.25)), check)
@@ -44,9 +43,7 @@ def test_tokens_that_the_host_reads_later_are_the_same(law: Run, name: str) -> N
 
 
 @pytest.mark.parametrize("name", named(LAWS, "edge, sampled", "reference, everything"))
-def test_tokens_that_are_chosen_by_their_own_evidence_are_the_same(
-    law: Run, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tokens_that_are_chosen_by_their_own_evidence_are_the_same(law, name, monkeypatch):
     """As on a CPU with a large vocabulary, where each row is read by itself."""
     monkeypatch.setitem(draft.UNREAD_TOKENS, "cpu", 1)
     monkeypatch.setattr(evidence, "_LARGE", 0)
@@ -75,7 +72,7 @@ def unfollowed() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("error", [misfed, unfollowed])
-def test_a_planted_error_breaks_a_law(error: Callable[[], AbstractContextManager[None]]) -> None:
+def test_a_planted_error_breaks_a_law(error):
     for case in map(gated_case, range(200_080, 200_180)):
         try:
             with error():

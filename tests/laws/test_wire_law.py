@@ -4,7 +4,6 @@ Features cross the wire in float16, so the reference encodes them rounded to tha
 """
 
 import random
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -27,11 +26,11 @@ from specdec_cli.types import Finished
 from tests.cloud.serving import Served, remote_cloud, serving
 from tests.laws.cases import SYNONYMS, Case, cloud, collect, make_case
 from tests.laws.checks import assert_best, parts
-from tests.laws.conftest import Run
 from tests.laws.reference import assert_rounds, cloud_oracle
 from tests.laws.tolerance import most_parting, numbers
 from tests.tiers import few
 from tests.tiny import gate_file
+from tests.waiting import until
 
 MODELS = 9
 
@@ -103,7 +102,7 @@ def assert_wire(case: Case, ran: tuple[list[Block], Finished]) -> str | None:
 
 
 @pytest.fixture
-def over_the_wire(servers: Servers, law: Run) -> Any:
+def over_the_wire(servers, law) -> Any:
     """Runs the law over cases whose cloud is behind a server."""
 
     def run(name: str, cases: Any) -> None:
@@ -131,11 +130,11 @@ def ways(number: int, **fixed: Any) -> Case:
     return make_case(number, **drawn | fixed)
 
 
-def test_the_rounds_are_those_of_one_process(over_the_wire: Any) -> None:
+def test_the_rounds_are_those_of_one_process(over_the_wire):
     over_the_wire("all rules", map(ways, numbers(70_000, 0.5)))
 
 
-def test_a_cloud_alone_writes_what_it_would_write_here(servers: Servers, law: Run) -> None:
+def test_a_cloud_alone_writes_what_it_would_write_here(servers, law):
     def check(case: Case) -> str | None:
         rounds, finished = collect(far_loop(case, servers.link(case)).run())
         assert {source for round_ in rounds for source in round_.source} == {"cloud"}
@@ -147,7 +146,7 @@ def test_a_cloud_alone_writes_what_it_would_write_here(servers: Servers, law: Ru
 
 
 @pytest.mark.ci
-def test_nothing_is_generated_past_the_limit_of_tokens(servers: Servers) -> None:
+def test_nothing_is_generated_past_the_limit_of_tokens(servers):
     """A remote cloud runs on exactly as far as one in this process does."""
     for number in range(76_000, 76_010):
         lengths = {"max_new_tokens": 5 + number % 3, "guess_tokens": 0}
@@ -159,7 +158,7 @@ def test_nothing_is_generated_past_the_limit_of_tokens(servers: Servers) -> None
 
 
 @pytest.mark.ci
-def test_settings_that_are_left_open_are_the_servers_own(servers: Servers) -> None:
+def test_settings_that_are_left_open_are_the_servers_own(servers):
     """null: as the cloud's checkpoint suggests, on either side of the wire."""
     for number in range(75_000, 75_006):
         case = make_case(number, mode="lossless", repetition_penalty=None, no_repeat_ngram=None, min_new_tokens=None)
@@ -173,7 +172,7 @@ def test_settings_that_are_left_open_are_the_servers_own(servers: Servers) -> No
 
 
 @pytest.mark.ci
-def test_clips_in_flight_together_disturb_each_other_in_nothing(servers: Servers) -> None:
+def test_clips_in_flight_together_disturb_each_other_in_nothing(servers):
     """Clips in threads, whose verdicts come in whatever order they come."""
     parted, count = list[str](), 0
     for first in range(74_000, 74_024, 8):
@@ -192,7 +191,7 @@ def test_clips_in_flight_together_disturb_each_other_in_nothing(servers: Servers
     assert len(parted) <= most_parting(count), parted
 
 
-def test_the_clip_goes_out_once_and_only_if_a_block_escalates(servers: Servers) -> None:
+def test_the_clip_goes_out_once_and_only_if_a_block_escalates(servers):
     case = make_case(72_000, mode="hybrid", gate="entropy", threshold=1e9, loop_period=0)
     _, end = collect(far_loop(case, servers.link(case)).run())
     assert (end.cloud.bytes_up, end.cloud.encoder_passes) == (0, 0)
@@ -207,7 +206,7 @@ def test_the_clip_goes_out_once_and_only_if_a_block_escalates(servers: Servers) 
 
 
 @pytest.mark.parametrize("mode", few(["lossless", "cloud"]))
-def test_a_server_guesses_from_the_captions_that_it_has_finished(mode: str) -> None:
+def test_a_server_guesses_from_the_captions_that_it_has_finished(mode):
     case = make_case(
         7, mode=mode, temperature=0.0, acceptance=None, loop_period=0, max_new_tokens=18, k=2, run_on=8, guess_tokens=8
     )
@@ -218,8 +217,6 @@ def test_a_server_guesses_from_the_captions_that_it_has_finished(mode: str) -> N
             assert finished.degraded is None
             forwards.append(finished.cloud.forwards)
             texts.add(finished.token_ids)
-            deadline = time.monotonic() + 20
-            while len(served.service.clips) and time.monotonic() < deadline:  # the client lets it forget the clip
-                time.sleep(0.01)
+            assert until(lambda: not len(served.service.clips)), "the client lets it forget the clip"
         assert texts == {as_sent(case).run()[1].token_ids}
         assert max(forwards[1:]) < forwards[0], forwards

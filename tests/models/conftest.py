@@ -13,7 +13,7 @@ from tests.tiny import save_checkpoint, tiny_module
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def alone(monkeypatch) -> Iterator[None]:
     """Fails a test during which somebody looked up a host, connected, or asked the user."""
     attempts: list[str] = []
 
@@ -33,19 +33,19 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def thinker_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def thinker_dir(tmp_path_factory) -> Path:
     """A float32 thinker-only checkpoint in one file."""
     return save_checkpoint(tiny_module(11), tmp_path_factory.mktemp("thinker") / "tiny")
 
 
 @pytest.fixture(scope="session")
-def hub_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hub_dir(tmp_path_factory) -> Path:
     """The same weights in bfloat16 as a full checkpoint in three files."""
     return write_hub(tmp_path_factory.mktemp("hub") / "Tiny-Omni", tiny_module(11).bfloat16())
 
 
 @pytest.fixture
-def damaged(thinker_dir: Path, tmp_path: Path) -> Callable[..., Path]:
+def damaged(thinker_dir, tmp_path) -> Callable[..., Path]:
     """A copy of the thinker-only checkpoint (or of another) after some edits."""
 
     def make(*edits: Edit, source: Path = thinker_dir) -> Path:

@@ -4,7 +4,6 @@ from collections import Counter
 from functools import cache
 from typing import Any, Final
 
-import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -43,7 +42,7 @@ def recorded(layers: int, clips: int = 1) -> AudioLM:
     return model
 
 
-def test_a_layer_of_a_step_takes_at_most_18_operations() -> None:
+def test_a_layer_of_a_step_takes_at_most_18_operations():
     deep, shallow = (operations(recorded(layers).slots, _Shape(1, 1, 512)) for layers in (4, 2))
     made = {name: (count - shallow[name]) / 2 for name, count in deep.items() if count > shallow[name]}
     assert made == {"linear": 4, "rms_norm": 2, "add": 2, "mul": 2, "silu": 1, "roll": 1, "addcmul": 1} | {
@@ -53,16 +52,14 @@ def test_a_layer_of_a_step_takes_at_most_18_operations() -> None:
     assert sum(made.values()) <= 18
 
 
-def test_a_step_of_16_clips_takes_hardly_more_operations_than_one_of_one_clip() -> None:
+def test_a_step_of_16_clips_takes_hardly_more_operations_than_one_of_one_clip():
     one = operations(recorded(4).slots, _Shape(1, 1, 512)).total()
     for clips in (8, 16):  # fewer clips than slots are gathered
         joint = operations(recorded(4, 16).slots, _Shape(clips, 1, 512)).total()
         assert joint <= 1.2 * one
 
 
-def test_a_step_that_cannot_be_compiled_is_recorded_as_it_is(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_step_that_cannot_be_compiled_is_recorded_as_it_is(monkeypatch, caplog):
     def refuse(*_: Any, **__: Any) -> Any:
         raise RuntimeError("no compiler")
 
@@ -75,6 +72,6 @@ def test_a_step_that_cannot_be_compiled_is_recorded_as_it_is(
     assert model.slots._recorded
 
 
-def test_a_model_whose_steps_are_not_recorded_keeps_the_layers_of_its_library() -> None:
+def test_a_model_whose_steps_are_not_recorded_keeps_the_layers_of_its_library():
     for model, fused in ((recorded(2), True), (tiny_model(1, graphs="off"), False)):
         assert ("forward" in vars(model.module.get_decoder().norm)) == fused

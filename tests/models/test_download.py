@@ -64,7 +64,7 @@ def alone() -> None:
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+def hub(tmp_path, monkeypatch) -> Iterator[Hub]:
     """A full Omni checkpoint of three files, of which one holds the talker alone; nothing of it is cached."""
     folder = write_hub(tmp_path / "hub", tiny_module(5).bfloat16(), shards=2)
     save_file({"talker.more.weight": torch.ones(64, 64)}, folder / TALKER)
@@ -107,7 +107,7 @@ def model_config(**settings: Any) -> ModelConfig:
 
 
 @pytest.mark.ci
-def test_the_weights_that_speech_needs_are_downloaded_and_no_others(hub: Hub) -> None:
+def test_the_weights_that_speech_needs_are_downloaded_and_no_others(hub):
     seen: list[tuple[Download, int]] = []
     model = load_model(model_config(), ONLINE, lambda *told: seen.append(told))
     needed = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
@@ -121,7 +121,7 @@ def test_the_weights_that_speech_needs_are_downloaded_and_no_others(hub: Hub) ->
 
 
 @pytest.mark.ci
-def test_what_is_cached_loads_offline_in_silence(hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_cached_loads_offline_in_silence(hub, tmp_path, capfd):
     weights = load_model(model_config(revision="v1"), ONLINE).weights
     asked = len(hub.requests)
     capfd.readouterr()
@@ -134,7 +134,7 @@ def test_what_is_cached_loads_offline_in_silence(hub: Hub, tmp_path: Path, capfd
     assert len(hub.requests) == asked
 
 
-def test_what_would_be_downloaded_is_told_without_it(hub: Hub) -> None:
+def test_what_would_be_downloaded_is_told_without_it(hub):
     needs, told = forecast(model_config(), offline=False)
     assert told.total > 0
     assert hub.weights == []
@@ -145,12 +145,12 @@ def test_what_would_be_downloaded_is_told_without_it(hub: Hub) -> None:
 
 
 @pytest.mark.ci
-def test_a_disk_without_room_is_told_before_anything_is_fetched(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_room_is_told_before_anything_is_fetched(hub, monkeypatch):
     monkeypatch.setattr(download, "_KEPT_FREE", 1 << 60)
     assert_refused(NAME, "there is no room for edge: ", "HF_HUB_CACHE", offline=False)
     assert hub.weights == []
 
 
-def test_a_hub_out_of_reach_is_told_in_words(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_out_of_reach_is_told_in_words(hub, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     assert_refused(NAME, "network", offline=False)

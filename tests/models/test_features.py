@@ -75,7 +75,7 @@ def assert_equal(model: AudioLM, clip: npt.NDArray[np.float32]) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("numbers", "samples"), CASES)
-def test_features_equal_the_padded_ones(numbers: tuple[int, int, int], samples: int) -> None:
+def test_features_equal_the_padded_ones(numbers, samples):
     """Of a noisy glide that gets louder, so that its end holds the maximum."""
     model, clip = audio_model(*numbers), tiny_clip(0, (samples + 1) / 16000)[:samples]
     assert model.processor.window_s == numbers[1]
@@ -84,7 +84,7 @@ def test_features_equal_the_padded_ones(numbers: tuple[int, int, int], samples: 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("numbers", [TINY, HUB, WHOLE])
-def test_the_number_of_audio_tokens_is_what_the_tower_gives(numbers: tuple[int, int, int]) -> None:
+def test_the_number_of_audio_tokens_is_what_the_tower_gives(numbers):
     model = audio_model(*numbers)
     for frames in [*range(3, 60), *range(195, 210), *range(395, 410), 801, 1000, 2999, 3000]:
         assert len(encoded(model, torch.zeros(1, numbers[0], frames))) == QWEN.audio_tokens(frames), frames

@@ -16,7 +16,6 @@ from specdec_cli.models.selftest import _remembered, self_test
 from tests.models.checkpoints import Edit, assert_refused, edit_json, load, overwrite
 from tests.tiny import TEMPLATE
 
-Damage = Callable[..., Path]
 MOST_S = 30.0  # of CPU time
 MOST_BYTES = 1 << 30
 
@@ -71,12 +70,12 @@ def _grown(name: str, size: int) -> Edit:
         (overwrite("config.json", b"[" * 1_000_000), "RecursionError"),
     ],
 )
-def test_files_that_do_not_end(damaged: Damage, edit: Edit, said: str) -> None:
+def test_files_that_do_not_end(damaged, edit, said):
     assert_refused(damaged(edit), said)
 
 
 @pytest.mark.parametrize("entries", ["{}", '{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'])
-def test_a_header_of_90_mb(damaged: Damage, entries: str) -> None:
+def test_a_header_of_90_mb(damaged, entries):
     size = 90 << 20
 
     def edit(folder: Path) -> None:
@@ -101,7 +100,7 @@ def test_a_header_of_90_mb(damaged: Damage, entries: str) -> None:
         ("processor_config.json", "feature_extractor__sampling_rate", 1e12),
     ],
 )
-def test_numbers_that_no_model_has(damaged: Damage, name: str, key: str, value: float) -> None:
+def test_numbers_that_no_model_has(damaged, name, key, value):
     said = f"{name} sets {key.rpartition('__')[2]} to {int(value):,}"
     assert_refused(damaged(edit_json(name, **{key: value})), said)
 
@@ -115,12 +114,12 @@ def test_numbers_that_no_model_has(damaged: Damage, name: str, key: str, value: 
         ("audio_config__d_model", 32_768),
     ],
 )
-def test_a_model_far_larger_than_its_weights(damaged: Damage, key: str, value: int) -> None:
+def test_a_model_far_larger_than_its_weights(damaged, key, value):
     assert_refused(damaged(edit_json("config.json", **{key: value})), "but the files of weights hold")
 
 
 @pytest.mark.ci
-def test_layers_that_would_take_minutes(damaged: Damage) -> None:
+def test_layers_that_would_take_minutes(damaged):
     kinds = ["full_attention"] * 256
     text = {"text_config__num_hidden_layers": 256, "text_config__layer_types": kinds}
     many = edit_json("config.json", audio_config__encoder_layers=256, **text)
@@ -144,18 +143,18 @@ SWELLS = (
 
 @pytest.mark.ci
 @pytest.mark.parametrize("template", [*LOOPS, *SWELLS])
-def test_a_template_that_never_ends_or_swells(template: str) -> None:
+def test_a_template_that_never_ends_or_swells(template):
     with pytest.raises(TemplateError):
         rendered(template, [{"role": "user", "content": "x"}], {})
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("template", [LOOPS[0], SWELLS[0], TEMPLATE + "{{ 'a' * 2000000 }}"])
-def test_a_checkpoint_with_such_a_template(damaged: Damage, template: str) -> None:
+def test_a_checkpoint_with_such_a_template(damaged, template):
     assert_refused(damaged(overwrite("chat_template.jinja", template.encode())), "the chat template of edge fails: ")
 
 
-def test_a_template_that_is_rendered_once_for_all_clips(thinker_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_template_that_is_rendered_once_for_all_clips(thinker_dir, monkeypatch):
     processor = load(thinker_dir).processor
     first = processor.prompt(np.zeros(1600, np.float32), "once")
     monkeypatch.setattr(rendering.subprocess, "run", None)
@@ -165,12 +164,12 @@ def test_a_template_that_is_rendered_once_for_all_clips(thinker_dir: Path, monke
 @pytest.mark.parametrize(
     "template", ["{{ raise_exception('no system') }}", "{% if %}", "{{ cycler.__init__.__globals__ }}"]
 )
-def test_a_template_that_fails_says_why(template: str) -> None:
+def test_a_template_that_fails_says_why(template):
     with pytest.raises(TemplateError, match=r"no system|SyntaxError|SecurityError|UndefinedError"):
         rendered(template, [], {})
 
 
-def test_special_tokens_and_extensions_are_those_of_transformers() -> None:
+def test_special_tokens_and_extensions_are_those_of_transformers():
     template = (
         "{{ bos_token }}{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}"
         "{% generation %}{{ m.content | tojson }}{% endgeneration %}{% endfor %}"
@@ -183,7 +182,7 @@ def test_special_tokens_and_extensions_are_those_of_transformers() -> None:
 # --- a failing extractor is no failing template ---
 
 
-def test_an_extractor_that_fails_is_named(thinker_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_extractor_that_fails_is_named(thinker_dir, monkeypatch):
     processor = load(thinker_dir).processor
     for error in (RuntimeError("shapes do not fit"), TypeError("x"), ValueError("bins")):
         monkeypatch.setattr(processor.family, "features", _raising(error))
@@ -205,9 +204,7 @@ def _raising(error: BaseException) -> Callable[..., None]:
 # --- what is remembered of a self-test ---
 
 
-def test_a_remembered_test_that_cannot_be_read_is_made_again(
-    thinker_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_remembered_test_that_cannot_be_read_is_made_again(thinker_dir, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model = load(thinker_dir)
     memory = _remembered(model)

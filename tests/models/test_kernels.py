@@ -21,13 +21,13 @@ needs_vnni = pytest.mark.skipif(not kernels.has_int8(), reason="this CPU has no 
 
 
 @pytest.fixture
-def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def anywhere(monkeypatch) -> None:
     """As on a processor of another maker than Intel."""
     monkeypatch.setattr(kernels, "_onednn_is_faster", lambda: True)
 
 
 @pytest.fixture(params=[True, False], ids=["bias", "no bias"])
-def layer(request: pytest.FixtureRequest) -> Iterator[nn.Linear]:
+def layer(request) -> Iterator[nn.Linear]:
     torch.manual_seed(0)
     with torch.inference_mode():
         yield nn.Linear(96, 40, bias=request.param)
@@ -35,7 +35,7 @@ def layer(request: pytest.FixtureRequest) -> Iterator[nn.Linear]:
 
 @needs_onednn
 @pytest.mark.usefixtures("anywhere")
-def test_onednn_multiplies_as_pytorch_does(layer: nn.Linear) -> None:
+def test_onednn_multiplies_as_pytorch_does(layer):
     product = kernels._by_onednn(layer)
     assert product is not None
     for x in (torch.randn(17, 96), torch.randn(2, 30, 96), torch.randn(96, 64).T):
@@ -43,12 +43,12 @@ def test_onednn_multiplies_as_pytorch_does(layer: nn.Linear) -> None:
 
 
 @pytest.fixture
-def without_avx512(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_avx512(monkeypatch) -> None:
     monkeypatch.setattr(kernels, "lacks_16_bits", lambda: True)
 
 
 @pytest.mark.usefixtures("without_avx512")
-def test_many_16_bit_rows_are_multiplied_in_float32(layer: nn.Linear) -> None:
+def test_many_16_bit_rows_are_multiplied_in_float32(layer):
     narrow = nn.Linear(96, 40, bias=layer.bias is not None).to(torch.bfloat16)
     product = kernels._in_float32(narrow)
     assert product is not None
@@ -60,7 +60,7 @@ def test_many_16_bit_rows_are_multiplied_in_float32(layer: nn.Linear) -> None:
 
 @pytest.mark.usefixtures("without_avx512")
 @pytest.mark.parametrize("family", ["qwen2.5-omni", "gemma4"])  # Gemma's convolutions pad in their own forward
-def test_16_bit_convolutions_run_in_float32(family: str) -> None:
+def test_16_bit_convolutions_run_in_float32(family):
     kind = KINDS[family]
     module = FAMILIES[family].module_class(kind.config(kind.tokenizer().get_vocab())).to(torch.bfloat16)
     module.requires_grad_(False)
@@ -75,7 +75,7 @@ def test_16_bit_convolutions_run_in_float32(family: str) -> None:
 
 
 @needs_vnni
-def test_int8_costs_little_and_nothing_of_rows_that_are_zero(layer: nn.Linear) -> None:
+def test_int8_costs_little_and_nothing_of_rows_that_are_zero(layer):
     product = kernels._in_int8(layer)
     torch.testing.assert_close(product(torch.zeros(20, 96)), layer(torch.zeros(20, 96)))
     for x in (torch.randn(3, 96), torch.randn(2, 30, 96), torch.randn(2, 96, 20).transpose(1, 2)):
@@ -86,7 +86,7 @@ def test_int8_costs_little_and_nothing_of_rows_that_are_zero(layer: nn.Linear) -
 
 @needs_onednn
 @pytest.mark.usefixtures("anywhere")
-def test_every_linear_layer_is_replaced_and_keeps_its_weights() -> None:
+def test_every_linear_layer_is_replaced_and_keeps_its_weights():
     module = tiny_module(0)
     weights = {name: id(weight) for name, weight in module.named_parameters()}
     kernels.replace_layers(module, None)
@@ -96,7 +96,7 @@ def test_every_linear_layer_is_replaced_and_keeps_its_weights() -> None:
     assert {name: id(weight) for name, weight in module.named_parameters()} == weights
 
 
-def test_int8_needs_an_encoder_on_a_cpu() -> None:
+def test_int8_needs_an_encoder_on_a_cpu():
     with torch.device("meta"):
         module = tiny_module(0).to("meta")
     with pytest.raises(CheckpointError, match="VNNI"):

@@ -1,9 +1,7 @@
 """A checkpoint is read bit for bit, in either layout, whole or in shards, with or without what speech does not need."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -28,8 +26,6 @@ from tests.models.checkpoints import (
 from tests.tiers import few
 from tests.tiny import save_checkpoint, tiny_config, tiny_model, tiny_module, tiny_processor
 
-Damage = Callable[..., Path]
-
 
 def _assert_same_weights(model: AudioLM, dtype: torch.dtype) -> None:
     wanted = tiny_module(11).state_dict()
@@ -41,7 +37,7 @@ def _assert_same_weights(model: AudioLM, dtype: torch.dtype) -> None:
         assert torch.equal(weight, wanted[key].to(dtype)), key
 
 
-def test_a_thinker_only_folder_loads_bit_for_bit(thinker_dir: Path) -> None:
+def test_a_thinker_only_folder_loads_bit_for_bit(thinker_dir):
     model = load(thinker_dir)
     _assert_same_weights(model, torch.float32)
     described = {"name": str(thinker_dir), "dtype": "float32", "device": "cpu", "weights": model.weights}
@@ -66,7 +62,7 @@ LONG = {"rope_type": "longrope", "original_max_position_embeddings": 1024}
         (None, 4096),
     ],
 )
-def test_a_text_ends_where_its_length_would_turn_cached_tokens_otherwise(rope: object, context: int) -> None:
+def test_a_text_ends_where_its_length_would_turn_cached_tokens_otherwise(rope, context):
     config = tiny_config()
     config.get_text_config(decoder=True).rope_parameters = rope
     family = FAMILIES["qwen2.5-omni"]
@@ -74,7 +70,7 @@ def test_a_text_ends_where_its_length_would_turn_cached_tokens_otherwise(rope: o
     assert processor.context == context
 
 
-def test_both_layouts_write_the_same_text_as_the_model_that_was_saved(thinker_dir: Path, hub_dir: Path) -> None:
+def test_both_layouts_write_the_same_text_as_the_model_that_was_saved(thinker_dir, hub_dir):
     from_thinker = load(thinker_dir)
     from_hub = load(hub_dir, dtype="float32")
     assert greedy(from_thinker) == greedy(tiny_model(11))
@@ -89,7 +85,7 @@ def test_both_layouts_write_the_same_text_as_the_model_that_was_saved(thinker_di
 
 
 @pytest.mark.ci
-def test_the_vision_tower_is_dropped_and_may_be_absent_or_misshapen(damaged: Damage, tmp_path: Path) -> None:
+def test_the_vision_tower_is_dropped_and_may_be_absent_or_misshapen(damaged, tmp_path):
     for folder in (
         save_checkpoint(tiny_module(11), tmp_path / "thinker", visual=False),
         write_hub(tmp_path / "hub", tiny_module(11), visual=False),
@@ -98,7 +94,7 @@ def test_the_vision_tower_is_dropped_and_may_be_absent_or_misshapen(damaged: Dam
         _assert_same_weights(load(folder), torch.float32)
 
 
-def test_shards_are_put_together(hub_dir: Path, damaged: Damage) -> None:
+def test_shards_are_put_together(hub_dir, damaged):
     model = load(hub_dir)
     _assert_same_weights(model, torch.bfloat16)
     assert model.describe()["dtype"] == "bfloat16"
@@ -108,7 +104,7 @@ def test_shards_are_put_together(hub_dir: Path, damaged: Damage) -> None:
 
 
 @pytest.mark.parametrize("shards", few(["gone", "old", "some"]))
-def test_a_whole_file_counts_more_than_an_index_beside_it(shards: str, damaged: Damage, tmp_path: Path) -> None:
+def test_a_whole_file_counts_more_than_an_index_beside_it(shards, damaged, tmp_path):
     old = save_checkpoint(tiny_module(3), tmp_path / "old")
     split_weights(old, 3)
     folder = damaged()
@@ -148,12 +144,12 @@ _OF_THE_MODEL = edit_json("config.json", text_config__eos_token_id=7)
         2,
     ),
 )
-def test_what_ends_a_text(damaged: Damage, edits: list[Edit], ids: tuple[int, ...]) -> None:
+def test_what_ends_a_text(damaged, edits, ids):
     assert load(damaged(*edits)).processor.eos_ids == ids
 
 
 @pytest.mark.parametrize("declared", ["x", 288, [7, 999]])
-def test_an_eos_that_is_no_token_is_refused(damaged: Damage, declared: object) -> None:
+def test_an_eos_that_is_no_token_is_refused(damaged, declared):
     assert_refused(damaged(_declared(declared)), "eos_token_id", "generation_config.json")
 
 
@@ -173,23 +169,23 @@ def test_an_eos_that_is_no_token_is_refused(damaged: Damage, declared: object) -
         2,
     ),
 )
-def test_the_dtype_is_what_is_asked_for_or_declared(damaged: Damage, edit: Any, asked: str, used: str) -> None:
+def test_the_dtype_is_what_is_asked_for_or_declared(damaged, edit, asked, used):
     model = load(damaged(edit), dtype=asked)
     assert model.dtype == model.module.model.audio_tower.conv1.weight.dtype == getattr(torch, used)
     assert len(greedy(model, 3)) == 3
 
 
-def test_a_device_that_is_not_there_is_refused(thinker_dir: Path) -> None:
+def test_a_device_that_is_not_there_is_refused(thinker_dir):
     assert_refused(thinker_dir, "edge cannot be loaded: ", device="cuda:77")
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_a_gpu_writes_the_same_text(thinker_dir: Path) -> None:
+def test_a_gpu_writes_the_same_text(thinker_dir):
     assert greedy(load(thinker_dir, device="cuda")) == greedy(load(thinker_dir))
 
 
-def test_tied_output_weights_need_no_lm_head(damaged: Damage) -> None:
+def test_tied_output_weights_need_no_lm_head(damaged):
     def tie(tensors: dict[str, torch.Tensor]) -> None:
         del tensors["lm_head.weight"]
 
@@ -213,7 +209,7 @@ def saved(path: Path, content: dict[str, torch.Tensor]) -> Path:
 
 
 @pytest.mark.parametrize("name", ["large", "small", "half", "one"])
-def test_any_change_of_a_tensor_changes_it_and_a_copy_does_not(tmp_path: Path, name: str) -> None:
+def test_any_change_of_a_tensor_changes_it_and_a_copy_does_not(tmp_path, name):
     first = fingerprint([saved(tmp_path / "a", tensors())])
     assert first == fingerprint([saved(tmp_path / "b", tensors())])
     rest = tensors()
@@ -222,12 +218,12 @@ def test_any_change_of_a_tensor_changes_it_and_a_copy_does_not(tmp_path: Path, n
         assert fingerprint([saved(tmp_path / "c", rest | after)]) != first
 
 
-def test_all_shards_count(tmp_path: Path) -> None:
+def test_all_shards_count(tmp_path):
     whole = tensors()
     first, second = (saved(tmp_path / name, {name: whole[name]}) for name in ("large", "small"))
     changed = saved(tmp_path / "changed", {"small": whole["small"] + 1})
     assert len({fingerprint(shards) for shards in ([first], [first, second], [first, changed])}) == 3
 
 
-def test_it_is_of_the_files_and_not_of_how_they_are_loaded(thinker_dir: Path) -> None:
+def test_it_is_of_the_files_and_not_of_how_they_are_loaded(thinker_dir):
     assert load(thinker_dir).weights == load(thinker_dir, dtype="bfloat16").weights is not None

@@ -17,7 +17,7 @@ from specdec_cli.models.loading import forecast, quantization_config
 from specdec_cli.models.packed import PackedLinear, packable
 from specdec_cli.models.packing import pack
 from specdec_cli.models.session import Session
-from tests.models.checkpoints import Edit, edit_json, edit_weights, greedy, load, overwrite, remove
+from tests.models.checkpoints import edit_json, edit_weights, greedy, load, overwrite, remove
 from tests.tiers import few
 from tests.tiny import save_checkpoint, tiny_clip, tiny_module
 
@@ -45,7 +45,7 @@ def of(linear: nn.Linear, bits: int) -> PackedLinear:
 @pytest.mark.parametrize("rows", [1, 4, 15, 16, 70])
 @pytest.mark.parametrize(("inputs", "outputs"), [(64, 64), (128, 704), (192, 5184)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-def test_the_product_is_that_of_the_codes(bits: int, rows: int, inputs: int, outputs: int, dtype: torch.dtype) -> None:
+def test_the_product_is_that_of_the_codes(bits, rows, inputs, outputs, dtype):
     torch.manual_seed(rows)
     linear = nn.Linear(inputs, outputs).to(dtype).requires_grad_(False)
     layer, x = of(linear, bits), torch.randn(2, rows, inputs).to(dtype)
@@ -57,7 +57,7 @@ def test_the_product_is_that_of_the_codes(bits: int, rows: int, inputs: int, out
 
 @BITS
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-def test_no_scale_leaves_more_than_what_spans_its_weights(bits: int, dtype: torch.dtype) -> None:
+def test_no_scale_leaves_more_than_what_spans_its_weights(bits, dtype):
     torch.manual_seed(0)
     weight = torch.distributions.StudentT(4.0).sample((128, 512)).to(dtype)
     layer = of(nn.Linear(512, 128, bias=False).to(dtype).requires_grad_(False), bits)
@@ -75,7 +75,7 @@ def test_no_scale_leaves_more_than_what_spans_its_weights(bits: int, dtype: torc
 
 
 @BITS
-def test_a_prefill_rounds_little_beside_the_weights_of_four_bits(bits: int) -> None:
+def test_a_prefill_rounds_little_beside_the_weights_of_four_bits(bits):
     torch.manual_seed(0)
     linear = nn.Linear(1024, 512, bias=False).bfloat16().requires_grad_(False)
     x = torch.randn(2 * packed._PREFILL, 1024).bfloat16()
@@ -89,7 +89,7 @@ def test_a_prefill_rounds_little_beside_the_weights_of_four_bits(bits: int) -> N
 
 @BITS
 @pytest.mark.parametrize("threads", [1, 2])
-def test_chunks_that_end_in_a_part_are_whole(bits: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_that_end_in_a_part_are_whole(bits, threads, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(packed, "_WEIGHTS_AT_ONCE", 64 * 3 * 64)  # 192 outputs at a time, of 320
     linear = nn.Linear(64, 320, bias=False).requires_grad_(False)
@@ -100,7 +100,7 @@ def test_chunks_that_end_in_a_part_are_whole(bits: int, threads: int, monkeypatc
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkpoint(tmp_path_factory) -> Path:
     return save_checkpoint(tiny_module(0, **WIDE), tmp_path_factory.mktemp("wide"))
 
 
@@ -116,7 +116,7 @@ def similarity(*models: AudioLM) -> float:
 
 
 @pytest.mark.parametrize("quantization", few(["int8", "int4"]))
-def test_decoder_and_output_layer_are_packed_and_nothing_else(checkpoint: Path, quantization: str) -> None:
+def test_decoder_and_output_layer_are_packed_and_nothing_else(checkpoint, quantization):
     whole = load(checkpoint)
     small = load(checkpoint, quantization=quantization)
     assert kinds(small) == {*packable(whole.module)}
@@ -127,7 +127,7 @@ def test_decoder_and_output_layer_are_packed_and_nothing_else(checkpoint: Path, 
 
 
 @pytest.mark.parametrize("quantization", few(["int4", "int8", None]))
-def test_the_memory_that_is_forecast_is_what_the_weights_take(checkpoint: Path, quantization: str | None) -> None:
+def test_the_memory_that_is_forecast_is_what_the_weights_take(checkpoint, quantization):
     config = ModelConfig(model=str(checkpoint), device="cpu", quantization=quantization)
     found, download = forecast(config, offline=True)
     module = load(checkpoint, quantization=quantization).module
@@ -139,7 +139,7 @@ def test_the_memory_that_is_forecast_is_what_the_weights_take(checkpoint: Path, 
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch) -> Path:
     """The cache's folder of packed weights."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "specdec" / "packed"
@@ -153,9 +153,7 @@ def kept(home: Path) -> list[Path]:
     ("quantization", "shard", "weights"),
     few([("int8", "256MB", "model.safetensors"), ("int4", "64KB", "model.safetensors.index.json")]),
 )
-def test_a_later_start_reads_what_was_packed(
-    checkpoint: Path, quantization: str, shard: str, weights: str, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_later_start_reads_what_was_packed(checkpoint, quantization, shard, weights, home, monkeypatch):
     monkeypatch.setattr(quantizer, "_SHARD", shard)
     first = load(checkpoint, quantization=quantization)
     (folder,) = kept(home)
@@ -179,9 +177,7 @@ def test_a_later_start_reads_what_was_packed(
         overwrite("config.json", b""),
     ],
 )
-def test_kept_weights_that_are_damaged_are_packed_again(
-    damage: Edit, checkpoint: Path, home: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_kept_weights_that_are_damaged_are_packed_again(damage, checkpoint, home, caplog):
     text = greedy(load(checkpoint, quantization="int4"), 8)
     (folder,) = kept(home)
     damage(folder)
@@ -206,9 +202,7 @@ def _tune_one_row(folder: Path) -> None:
     few([_tune_one_row, edit_json("config.json", text_config__rms_norm_eps=0.5)]),
     ids=["a row", "the configuration"],
 )
-def test_a_checkpoint_that_was_changed_in_its_folder_is_packed_anew(
-    edit: Edit, checkpoint: Path, home: Path, tmp_path: Path
-) -> None:
+def test_a_checkpoint_that_was_changed_in_its_folder_is_packed_anew(edit, checkpoint, home, tmp_path):
     folder = shutil.copytree(checkpoint, tmp_path / "own")
     before = load(folder, quantization="int8")
     edit(folder)
@@ -217,9 +211,7 @@ def test_a_checkpoint_that_was_changed_in_its_folder_is_packed_anew(
     assert similarity(before, after) < 0.9999
 
 
-def test_a_full_disk_costs_the_kept_copy_only(
-    checkpoint: Path, home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_full_disk_costs_the_kept_copy_only(checkpoint, home, monkeypatch, caplog):
     def full(*_: object, **__: object) -> None:
         raise SafetensorError("No space left on device")
 
@@ -229,7 +221,7 @@ def test_a_full_disk_costs_the_kept_copy_only(
     assert "No space left" in caplog.text
 
 
-def test_an_output_layer_that_is_the_embedding_is_packed_beside_it(tmp_path: Path) -> None:
+def test_an_output_layer_that_is_the_embedding_is_packed_beside_it(tmp_path):
     module = tiny_module(0, **WIDE)
     module.config.text_config.tie_word_embeddings = module.config.tie_word_embeddings = True
     module.tie_weights()
@@ -241,7 +233,7 @@ def test_an_output_layer_that_is_the_embedding_is_packed_beside_it(tmp_path: Pat
 
 @BITS
 @pytest.mark.parametrize("bias", [True, False])
-def test_packed_layers_are_joined_without_taking_memory_twice(bits: int, bias: bool) -> None:
+def test_packed_layers_are_joined_without_taking_memory_twice(bits, bias):
     torch.manual_seed(0)
     linears = [nn.Linear(64, size, bias).bfloat16().requires_grad_(False) for size in (128, 64, 64)]
     layers = [of(linear, bits) for linear in linears]
@@ -255,14 +247,14 @@ def test_packed_layers_are_joined_without_taking_memory_twice(bits: int, bias: b
 
 
 @pytest.mark.parametrize("quantization", few(["int4", "int8"]))
-def test_packed_layers_of_a_recorded_step_are_fused(checkpoint: Path, quantization: str) -> None:
+def test_packed_layers_of_a_recorded_step_are_fused(checkpoint, quantization):
     plain, fused = (load(checkpoint, quantization=quantization, graphs=graphs) for graphs in ("off", "on"))
     layer = fused.module.get_decoder().layers[0]
     assert all("forward" in vars(part) for part in (layer.mlp, layer.self_attn, layer.input_layernorm))
     assert similarity(plain, fused) > 0.9999
 
 
-def test_eight_bits_on_a_gpu_are_the_product_of_the_codes() -> None:
+def test_eight_bits_on_a_gpu_are_the_product_of_the_codes():
     torch.manual_seed(0)
     linear = nn.Linear(64, 128, bias=False).requires_grad_(False)
     layer, x = of(linear, 8), torch.randn(3, 64)
@@ -271,7 +263,7 @@ def test_eight_bits_on_a_gpu_are_the_product_of_the_codes() -> None:
 
 @BITS
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_a_kernel_with_another_order_is_found_out(bits: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_with_another_order_is_found_out(bits, device, monkeypatch):
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     packed.require_product.cache_clear()
@@ -288,6 +280,6 @@ def test_a_kernel_with_another_order_is_found_out(bits: int, device: str, monkey
 
 
 @pytest.mark.parametrize(("name", "device"), [("int4", "cuda"), ("int4", "mps"), ("int8", "mps")])
-def test_devices_and_formats_without_packed_products_are_named(name: str, device: str) -> None:
+def test_devices_and_formats_without_packed_products_are_named(name, device):
     with pytest.raises(CheckpointError, match=f"not float16 on {device}"):
         quantization_config(name, torch.device(device), torch.float16)

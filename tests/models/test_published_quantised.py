@@ -80,7 +80,7 @@ def assert_numbers(folder: Path, config: dict[str, Any], by: By, family: str) ->
 
 
 @pytest.mark.parametrize("family", few(["qwen2-audio", "qwen2.5-omni", "qwen3-omni", "gemma4"]))
-def test_fp8_weights_are_the_numbers_that_they_stand_for(family: str, tmp_path: Path) -> None:
+def test_fp8_weights_are_the_numbers_that_they_stand_for(family, tmp_path):
     assert_numbers(tmp_path, FP8, by_blocks, family)
     sizes = [
         forecast(ModelConfig(model=str(tmp_path / name), device="cpu"), offline=True)[0].bytes
@@ -89,7 +89,7 @@ def test_fp8_weights_are_the_numbers_that_they_stand_for(family: str, tmp_path: 
     assert sizes[0] == sizes[1]
 
 
-def test_compressed_tensors_are_the_numbers_that_they_stand_for(tmp_path: Path) -> None:
+def test_compressed_tensors_are_the_numbers_that_they_stand_for(tmp_path):
     pytest.importorskip("compressed_tensors")
     assert_numbers(tmp_path, COMPRESSED, by_rows, "qwen2-audio")
 
@@ -102,7 +102,7 @@ def published(folder: Path, config: dict[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize(("config", "method"), [(AWQ, "awq"), (GPTQ, "gptq")])
-def test_packed_weights_need_a_gpu(config: dict[str, Any], method: str, tmp_path: Path) -> None:
+def test_packed_weights_need_a_gpu(config, method, tmp_path):
     says = f"quantised ({method}), which only a GPU runs"
     assert_refused(published(tmp_path / "a", config), says, "quantization: int4", device="cpu")
 
@@ -110,27 +110,23 @@ def test_packed_weights_need_a_gpu(config: dict[str, Any], method: str, tmp_path
 @pytest.mark.parametrize(
     ("config", "packages"), [(AWQ, "gptqmodel"), (GPTQ, "gptqmodel optimum"), (COMPRESSED, "compressed-tensors")]
 )
-def test_what_is_to_be_installed_is_named(
-    config: dict[str, Any], packages: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_to_be_installed_is_named(config, packages, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr("specdec_cli.models.checkpoint.find_spec", lambda _: None)
     assert_refused(published(tmp_path / "a", config), "which needs", f"pip install {packages}.", device="cuda")
 
 
-def test_weights_are_not_quantised_twice(tmp_path: Path) -> None:
+def test_weights_are_not_quantised_twice(tmp_path):
     folder = published(tmp_path / "a", FP8)
     assert_refused(folder, "and quantization is int4", "Leave quantization out", quantization="int4")
 
 
-def test_other_methods_are_refused(tmp_path: Path) -> None:
+def test_other_methods_are_refused(tmp_path):
     folder = published(tmp_path / "a", {"quant_method": "hqq"})
     assert_refused(folder, "quantised (hqq), which specdec does not load", "quantization: int4")
 
 
-def test_a_packed_checkpoint_is_handed_to_transformers_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_packed_checkpoint_is_handed_to_transformers_as_it_is(tmp_path, monkeypatch):
     """Its kernels need a GPU: how it is recognised, measured and handed on is what can be tested without."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr("specdec_cli.models.checkpoint.find_spec", lambda _: True)

@@ -1,7 +1,6 @@
 """Whatever is wrong with a checkpoint, loading raises one typed error that names the model and what to do."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +15,6 @@ from specdec_cli.models.checkpoint import is_local
 from specdec_cli.models.processor import suggestions
 from tests.models.checkpoints import Edit, assert_refused, edit_json, edit_weights, load, overwrite, remove, write_trap
 from tests.tiny import TEMPLATE
-
-Damage = Callable[..., Path]
 
 INDEX = "model.safetensors.index.json"
 SHARD = "model-00002-of-00003.safetensors"
@@ -67,7 +64,7 @@ def _template(text: str) -> Edit:
         (edit_json("generation_config.json", guidance_scale=1.5), "sets guidance_scale "),
     ],
 )
-def test_a_checkpoint_that_does_not_fit_is_refused(damaged: Damage, edit: Edit, message: str) -> None:
+def test_a_checkpoint_that_does_not_fit_is_refused(damaged, edit, message):
     assert_refused(damaged(edit), message)
 
 
@@ -93,21 +90,19 @@ def test_a_checkpoint_that_does_not_fit_is_refused(damaged: Damage, edit: Edit, 
         *((overwrite(f"{name}.json", b"[1]"), "edge cannot be loaded: ") for name in (*FILES, INDEX[:-5])),
     ],
 )
-def test_a_published_layout_that_does_not_fit_is_refused(
-    damaged: Damage, hub_dir: Path, edit: Edit, message: str
-) -> None:
+def test_a_published_layout_that_does_not_fit_is_refused(damaged, hub_dir, edit, message):
     assert_refused(damaged(edit, source=hub_dir), message)
 
 
 @pytest.mark.parametrize("path", ["gone", "../a/b", "~/gone", "a/b/c", "file"])
-def test_a_path_that_is_no_folder(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_is_no_folder(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "file").touch()
     assert_refused(path, "there is no checkpoint")
 
 
-def test_pickled_weights_are_refused_and_not_opened(damaged: Damage, hub_dir: Path, tmp_path: Path) -> None:
+def test_pickled_weights_are_refused_and_not_opened(damaged, hub_dir, tmp_path):
     mark = tmp_path / "unpickled"
     write_trap(tmp_path / "outside.bin", mark)
     outside = edit_json(INDEX, **{"weight_map__thinker.lm_head.weight": "../outside.bin"})
@@ -118,7 +113,7 @@ def test_pickled_weights_are_refused_and_not_opened(damaged: Damage, hub_dir: Pa
     assert not mark.exists()
 
 
-def test_files_of_weights_that_are_there_are_not_called_others(damaged: Damage, hub_dir: Path) -> None:
+def test_files_of_weights_that_are_there_are_not_called_others(damaged, hub_dir):
     folder = damaged(remove(SHARD), source=hub_dir)
     with pytest.raises(CheckpointError) as caught:
         load(folder)
@@ -126,13 +121,13 @@ def test_files_of_weights_that_are_there_are_not_called_others(damaged: Damage, 
 
 
 @pytest.mark.ci
-def test_another_architecture(damaged: Damage) -> None:
+def test_another_architecture(damaged):
     folder = damaged(edit_json("config.json", model_type="qwen2_audio"))
     assert_refused(folder)
     assert_refused(folder, "the family 'qwen2.5-omni' does not load", family="qwen2.5-omni")
 
 
-def test_a_kernel_that_is_not_installed(thinker_dir: Path) -> None:
+def test_a_kernel_that_is_not_installed(thinker_dir):
     assert_refused(thinker_dir, "FlashAttention2", attention="flash_attention_2")
 
 
@@ -163,9 +158,7 @@ _EVIL_TOKENIZER = {"AutoTokenizer": ["evil.T", None]}
         (edit_json("generation_config.json", custom_generate="evil"), True),
     ],
 )
-def test_code_that_came_with_a_checkpoint_is_never_run(
-    damaged: Damage, tmp_path: Path, edit: Edit, loads: bool
-) -> None:
+def test_code_that_came_with_a_checkpoint_is_never_run(damaged, tmp_path, edit, loads):
     folder = damaged(_plant, edit)
     if loads:
         load(folder, offline=False)
@@ -177,7 +170,7 @@ def test_code_that_came_with_a_checkpoint_is_never_run(
 # --- hub ids ---
 
 
-def test_what_counts_as_a_hub_id(thinker_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_counts_as_a_hub_id(thinker_dir, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert not is_local("Qwen/Tiny")
     assert all(map(is_local, ("gpt2", "a/b/c", "./a", "../a", "/a", "~/a")))
@@ -186,7 +179,7 @@ def test_what_counts_as_a_hub_id(thinker_dir: Path, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("switch", ["runtime.offline", "HF_HUB_OFFLINE"])
-def test_what_forbids_a_download_is_named(switch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_forbids_a_download_is_named(switch, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", switch == "HF_HUB_OFFLINE")
     said = f"edge cannot be loaded: {switch} forbids downloads"
@@ -194,7 +187,7 @@ def test_what_forbids_a_download_is_named(switch: str, tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("bars", [False, True])
-def test_the_terminal_stays_as_it_was(damaged: Damage, bars: bool) -> None:
+def test_the_terminal_stays_as_it_was(damaged, bars):
     (transformers_logging.enable_progress_bar if bars else transformers_logging.disable_progress_bar)()
     transformers_logging.set_verbosity_info()
     try:
@@ -206,7 +199,7 @@ def test_the_terminal_stays_as_it_was(damaged: Damage, bars: bool) -> None:
         transformers_logging.set_verbosity_warning()
 
 
-def test_a_suggested_value_that_makes_no_sense_is_refused_unless_the_setting_is_given() -> None:
+def test_a_suggested_value_that_makes_no_sense_is_refused_unless_the_setting_is_given():
     generation = SimpleNamespace(
         repetition_penalty=-5.0, no_repeat_ngram_size=None, min_new_tokens=None, suppress_tokens=None
     )

@@ -15,12 +15,11 @@ from tests.models.checkpoints import assert_refused, load
 from tests.tiny import as_audio_lm, save_checkpoint, tiny_model, tiny_module
 
 ONE_BY_ONE = "passed; clips of a batch step one by one"
-Damage = Callable[..., Path]
 Change = Callable[[dict[str, Any]], None]
 
 
 @pytest.fixture(autouse=True)
-def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def memory(tmp_path, monkeypatch) -> Path:
     """A cache folder that remembers nothing yet."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "specdec" / "self-test"
@@ -54,14 +53,14 @@ def _count_forwards(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_sound_models_pass(seed: int) -> None:
+def test_sound_models_pass(seed):
     model = tiny_model(seed, layers=1 + seed % 3, vocab_size=(266, 288, 320)[seed % 3], scale=(0.1, 0.3, 0.6)[seed % 3])
     self_test(model)
     assert model.self_test == "passed"
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_passes(dtype: torch.dtype) -> None:
+def test_half_precision_passes(dtype):
     model = as_audio_lm(tiny_module(2, layers=3).to(dtype), "half")
     self_test(model)
     assert model.self_test == "passed"
@@ -82,7 +81,7 @@ def _refused(model: AudioLM) -> CheckpointError:
 
 @pytest.mark.parametrize("kept", [1, -1])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_cache_that_rolls_back_wrong_is_refused(seed: int, kept: int) -> None:
+def test_a_cache_that_rolls_back_wrong_is_refused(seed, kept):
     with rollback(kept):
         message = _refused(tiny_model(seed)).message
     assert "fails the self-test: its cached scores differ from those of one pass by" in message
@@ -94,11 +93,11 @@ def _shift(inputs: dict[str, Any]) -> None:
         inputs["position_ids"] = inputs["position_ids"] + 1
 
 
-def test_positions_that_are_read_otherwise_are_refused() -> None:
+def test_positions_that_are_read_otherwise_are_refused():
     assert "its cached scores differ" in _refused(_changed(tiny_model(0), _shift)).message
 
 
-def test_an_encoder_that_runs_twice_is_refused() -> None:
+def test_an_encoder_that_runs_twice_is_refused():
     model = tiny_model(0)
     inner, encode = model.module.model, model.module.model.get_audio_features
 
@@ -111,14 +110,14 @@ def test_an_encoder_that_runs_twice_is_refused() -> None:
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_scores_that_are_not_finite_are_refused(value: float) -> None:
+def test_scores_that_are_not_finite_are_refused(value):
     """As float16 makes them in many models, or damaged weights: the same with a cache and without."""
     model = tiny_model(0)
     model.module.get_output_embeddings().weight.data[7] = value
     assert _refused(model).message.endswith("fails the self-test: its scores are not finite")
 
 
-def test_a_module_that_raises_is_refused_in_a_sentence() -> None:
+def test_a_module_that_raises_is_refused_in_a_sentence():
     def fail(inputs: dict[str, Any]) -> None:
         raise NotImplementedError("no cache\nhere")
 
@@ -140,7 +139,7 @@ def _raise(inputs: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("wrong", [_see_each_other, _raise])
-def test_joint_forwards_that_fail_only_make_clips_step_alone(wrong: Change) -> None:
+def test_joint_forwards_that_fail_only_make_clips_step_alone(wrong):
     model = _changed(tiny_model(0), wrong)
     self_test(model)
     assert not model.joins
@@ -150,7 +149,7 @@ def test_joint_forwards_that_fail_only_make_clips_step_alone(wrong: Change) -> N
 # --- run once ---
 
 
-def test_a_result_is_remembered_for_the_weights(tmp_path: Path, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_is_remembered_for_the_weights(tmp_path, memory, monkeypatch):
     folder = save_checkpoint(tiny_module(3), tmp_path / "m")
     forwards = _count_forwards(monkeypatch)
     assert load(folder).self_test == "passed"
@@ -166,9 +165,7 @@ def test_a_result_is_remembered_for_the_weights(tmp_path: Path, memory: Path, mo
     assert len(forwards) > 3 * tested
 
 
-def test_that_clips_step_alone_is_remembered_and_a_failure_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_that_clips_step_alone_is_remembered_and_a_failure_is_not(tmp_path, monkeypatch):
     folder = save_checkpoint(tiny_module(3), tmp_path / "m")
     with rollback(1):
         assert_refused(folder)
@@ -178,7 +175,7 @@ def test_that_clips_step_alone_is_remembered_and_a_failure_is_not(
     assert not load(folder).joins
 
 
-def test_it_can_be_switched_off(tmp_path: Path, memory: Path) -> None:
+def test_it_can_be_switched_off(tmp_path, memory):
     with rollback(1):
         assert load(save_checkpoint(tiny_module(3), tmp_path / "m"), tested=False).self_test is None
     assert not memory.exists()

@@ -60,7 +60,7 @@ def _assert_grown(model: AudioLM, prompt: Prompt, text: Sequence[int], found: to
 
 @pytest.mark.ci
 @pytest.mark.parametrize("seed", range(2))
-def test_recorded_forwards_of_every_size_follow_a_walk_of_drafts_and_rollbacks(seed: int) -> None:
+def test_recorded_forwards_of_every_size_follow_a_walk_of_drafts_and_rollbacks(seed):
     model, rng = recorded(tiny_model(seed)), random.Random(seed)
     prompt = _prompt(model)
     session, text = Session(model, prompt, 300), list[int]()
@@ -74,7 +74,7 @@ def test_recorded_forwards_of_every_size_follow_a_walk_of_drafts_and_rollbacks(s
 
 
 @pytest.mark.ci
-def test_a_clip_leaves_its_memory_to_the_next_one_clean() -> None:
+def test_a_clip_leaves_its_memory_to_the_next_one_clean():
     model = recorded(tiny_model(3))
     prompt = _prompt(model)
     first = Session(model, prompt, 90)
@@ -94,7 +94,7 @@ def test_a_clip_leaves_its_memory_to_the_next_one_clean() -> None:
 
 
 @pytest.mark.ci
-def test_a_clip_without_a_slot_and_a_long_one_grow() -> None:
+def test_a_clip_without_a_slot_and_a_long_one_grow():
     model = recorded(tiny_model(4))
     sessions = [Session(model, _prompt(model, clip), 20) for clip in range(2)]
     for length in range(3):
@@ -109,7 +109,7 @@ def test_a_clip_without_a_slot_and_a_long_one_grow() -> None:
 
 @pytest.mark.parametrize("clips", few([2, 1, 5, 16]))
 @pytest.mark.parametrize("spare", few([0, 1]))
-def test_joint_forwards_over_slots_follow_walks_of_drafts_and_rollbacks(clips: int, spare: int) -> None:
+def test_joint_forwards_over_slots_follow_walks_of_drafts_and_rollbacks(clips, spare):
     """Some clips wait at a time, end early and leave their slots to others, in whichever order."""
     model, rng = tiny_model(clips, layers=1, graphs="on"), random.Random(clips)
     model.reserve(clips + spare)
@@ -133,7 +133,7 @@ def test_joint_forwards_over_slots_follow_walks_of_drafts_and_rollbacks(clips: i
             del texts[session]
 
 
-def test_more_slots_leave_earlier_caches_as_they_are() -> None:
+def test_more_slots_leave_earlier_caches_as_they_are():
     model = recorded(tiny_model(2))
     session = Session(model, _prompt(model), 90)
     session.logits(TEXT[:4])
@@ -144,7 +144,7 @@ def test_more_slots_leave_earlier_caches_as_they_are() -> None:
     assert sizes == {(1, size) for size in SIZES} | {(clips, size) for clips in (2, 3) for size in JOINT_SIZES}
 
 
-def test_a_text_longer_than_a_room_is_read_in_the_next_one() -> None:
+def test_a_text_longer_than_a_room_is_read_in_the_next_one():
     model = recorded(tiny_model(3, layers=1), 2)
     sessions = [Session(model, _prompt(model, clip), 1200) for clip in range(2)]
     rng = random.Random(0)
@@ -158,7 +158,7 @@ def test_a_text_longer_than_a_room_is_read_in_the_next_one() -> None:
 
 
 @pytest.mark.ci
-def test_the_self_test_compares_recorded_forwards_as_well() -> None:
+def test_the_self_test_compares_recorded_forwards_as_well():
     model = recordable(as_audio_lm(tiny_module(1).bfloat16(), "recorded"))
     self_test(model)
     assert model.self_test == "passed"
@@ -167,7 +167,7 @@ def test_the_self_test_compares_recorded_forwards_as_well() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_cuda_graphs_follow_a_walk_as_recordings_do() -> None:
+def test_cuda_graphs_follow_a_walk_as_recordings_do():
     model = as_audio_lm(tiny_module(1), "graphs", device="cuda")
     self_test(model)
     assert (model.self_test, model.describe()["graphs"]) == ("passed", "cuda")
@@ -177,14 +177,14 @@ def test_cuda_graphs_follow_a_walk_as_recordings_do() -> None:
         _assert_grown(model, prompt, TEXT[:end], session.logits(TEXT[:end], positions))
 
 
-def test_a_model_whose_recorded_forwards_fail_runs_without() -> None:
+def test_a_model_whose_recorded_forwards_fail_runs_without():
     model = tiny_model(1)
     model.slots = Slots(model.module, model.layers, 1, lambda _: lambda: torch.empty(1).view(2))
     self_test(model)
     assert (model.self_test, model.slots) == ("passed; without graphs", None)
 
 
-def test_a_model_that_cannot_be_recorded_runs_without(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_that_cannot_be_recorded_runs_without(caplog):
     def at_once(forward: Forward) -> Forward:
         repeat = record(forward)
         repeat()

@@ -26,7 +26,7 @@ def _with(pieces: Mapping[str, int], name: str = "m", eos: tuple[int, ...] = (0,
 
 
 @pytest.mark.parametrize(("edge", "cloud"), [(272, 320), (320, 272), (288, 288), (266, 1000)])
-def test_paddings_may_differ(edge: int, cloud: int) -> None:
+def test_paddings_may_differ(edge, cloud):
     pair = tiny_model(1, vocab_size=edge), tiny_model(2, vocab_size=cloud)
     assert shared_vocab_size(pair[0].processor, pair[1].processor) == PIECES
     assert Pair.of(*pair).vocab_size == PIECES
@@ -43,12 +43,12 @@ def test_paddings_may_differ(edge: int, cloud: int) -> None:
         ({"a": 0, "z": 7}, {"a": 0, "b": 1, "z": 7}, 1),
     ],
 )
-def test_the_longest_common_beginning_is_shared(mine: dict[str, int], theirs: dict[str, int], shared: int) -> None:
+def test_the_longest_common_beginning_is_shared(mine, theirs, shared):
     assert shared_vocab_size(_with(mine), _with(theirs)) == shared
     assert shared_vocab_size(_with(theirs), _with(mine)) == shared
 
 
-def test_an_end_beyond_what_is_shared_is_refused_with_both_names() -> None:
+def test_an_end_beyond_what_is_shared_is_refused_with_both_names():
     mine, theirs = {"a": 0, "b": 1}, {"a": 0, "c": 1}
     with pytest.raises(TokenizerMismatchError) as error:
         shared_vocab_size(_with(mine, "small", (1,)), _with(theirs, "large"))
@@ -61,7 +61,7 @@ def test_an_end_beyond_what_is_shared_is_refused_with_both_names() -> None:
 
 
 @pytest.mark.ci
-def test_ids_beyond_the_common_beginning_are_never_generated() -> None:
+def test_ids_beyond_the_common_beginning_are_never_generated():
     """Each model is kept to what both mean alike, and the laws hold with the rest suppressed."""
     edge, cloud = tiny_model(1), tiny_model(2, merges=3)
     ends = tuple(range(5, 256, 31))
@@ -80,7 +80,7 @@ def test_ids_beyond_the_common_beginning_are_never_generated() -> None:
 AUDIO = "<|AUDIO|>"
 
 
-def test_a_prompt_reads_as_the_template_says() -> None:
+def test_a_prompt_reads_as_the_template_says():
     processor = tiny_model(3).processor
     assert processor.tokenizer.decode(processor.prompt(tiny_clip(0, 0.16), "how?", "Listen.").ids) == (
         "<|im_start|>system\nListen.<|im_end|>\n<|im_start|>user\n<|audio_bos|>"
@@ -90,13 +90,13 @@ def test_a_prompt_reads_as_the_template_says() -> None:
 
 
 @pytest.mark.parametrize("where", ["instruction", "system"])
-def test_a_placeholder_in_the_users_words_is_refused(where: str) -> None:
+def test_a_placeholder_in_the_users_words_is_refused(where):
     words: dict[str, str] = {"instruction": "how?", where: f"like {AUDIO}?"}
     with pytest.raises(CheckpointError, match="puts 2 audio placeholders"):
         tiny_model(3).processor.prompt(tiny_clip(0), **words)
 
 
-def test_pieces_and_texts() -> None:
+def test_pieces_and_texts():
     processor = tiny_model(3).processor
     ids = processor.tokenizer("é好", add_special_tokens=False).input_ids
     assert processor.text([*ids, *processor.eos_ids]) == "é好"
@@ -104,7 +104,7 @@ def test_pieces_and_texts() -> None:
     assert processor.piece(processor.eos_ids[0]) == "<|im_end|>"
 
 
-def test_fingerprints_tell_tokenizers_and_front_ends_apart() -> None:
+def test_fingerprints_tell_tokenizers_and_front_ends_apart():
     plain, merged = tiny_model(3).processor.fingerprints(), tiny_model(3, merges=3).processor.fingerprints()
     wide = audio_model(128, 300, 100).processor.fingerprints()
     assert plain == tiny_model(4, vocab_size=320).processor.fingerprints()

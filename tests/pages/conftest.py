@@ -14,13 +14,13 @@ from tests.pages.served import Served, serving
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+def runs(tmp_path_factory) -> Runs:
     """Mode -> its transcripts of the voices, in English."""
     return runs_over(voices(tmp_path_factory.mktemp("voices"), 3))
 
 
 @pytest.fixture(scope="session")
-def page(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(runs, tmp_path_factory) -> Path:
     """The report as a file."""
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(page_of(comparison(runs), runs), encoding="utf-8")
@@ -35,7 +35,7 @@ def served() -> Iterator[Served]:
 
 
 @pytest.fixture(scope="session")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def long(tmp_path_factory) -> Path:
     """A recording of several pieces: voices with pauses between them."""
     pause = np.zeros(RATE, np.float32)
     path = tmp_path_factory.mktemp("long") / "long talk.wav"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.pages.sample import MODES, Runs, page_of
+from tests.pages.sample import MODES, page_of
 from tests.pages.test_page import EVIL, hostile
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser; pip install '.[dev]'")
@@ -81,6 +81,11 @@ class Visit:
         )
         assert out == []
 
+    def close(self) -> None:
+        """Once nothing was complained of, and nothing fetched."""
+        self.require_quiet()
+        self.tab.context.close()
+
     def require_quiet(self) -> None:
         assert self.complaints == []
         assert {address.partition(":")[0] for address in self.requests} <= {"file", "blob"}
@@ -110,7 +115,7 @@ def brightness(tab: object) -> float:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
-def test_a_walk_through_the_report(browser: object, page: Path, tmp_path: Path, size: str, scheme: str) -> None:
+def test_a_walk_through_the_report(browser, page, tmp_path, size, scheme):
     opened = visit(browser, page, tmp_path, size, scheme)
     tab = opened.tab
     assert (brightness(tab) > 128) == (scheme == "light")
@@ -153,11 +158,10 @@ def test_a_walk_through_the_report(browser: object, page: Path, tmp_path: Path, 
         assert box["height"] > 5
     opened.require_no_overflow()
     opened.shoot(f"{size}-{scheme}-clip")
-    opened.require_quiet()
-    tab.context.close()
+    opened.close()
 
 
-def test_the_recording_plays(browser: object, page: Path, runs: Runs, tmp_path: Path) -> None:
+def test_the_recording_plays(browser, page, runs, tmp_path):
     opened = visit(browser, page, tmp_path)
     opened.go("clip-3")
     length = opened.tab.evaluate(
@@ -181,11 +185,10 @@ def test_the_recording_plays(browser: object, page: Path, runs: Runs, tmp_path: 
         }"""
     )
     assert played == pytest.approx(length, abs=0.1)
-    opened.require_quiet()
-    opened.tab.context.close()
+    opened.close()
 
 
-def test_rounds_answer_to_keyboard_and_pointer(browser: object, page: Path, runs: Runs, tmp_path: Path) -> None:
+def test_rounds_answer_to_keyboard_and_pointer(browser, page, runs, tmp_path):
     opened = visit(browser, page, tmp_path)
     opened.go("clip-1")
     card = opened.tab.locator("section[aria-label=lossless]")
@@ -200,11 +203,10 @@ def test_rounds_answer_to_keyboard_and_pointer(browser: object, page: Path, runs
     card.locator(".round").nth(2).hover()
     assert card.locator(".detail").inner_text().startswith("Round 3 of")
     assert "verify" in card.locator(".detail").inner_text()
-    opened.require_quiet()
-    opened.tab.context.close()
+    opened.close()
 
 
-def test_search_sort_and_steps(browser: object, page: Path, tmp_path: Path) -> None:
+def test_search_sort_and_steps(browser, page, tmp_path):
     opened = visit(browser, page, tmp_path)
     tab = opened.tab
     opened.go("clips")
@@ -227,11 +229,10 @@ def test_search_sort_and_steps(browser: object, page: Path, tmp_path: Path) -> N
     assert tab.locator("#found").inner_text() == "1 of 3 clips"
     tab.locator("#search").fill("no such words")
     assert tab.locator("#list li").count() == 0
-    opened.require_quiet()
-    tab.context.close()
+    opened.close()
 
 
-def test_links_lead_to_clips_and_wrong_ones_to_the_summary(browser: object, page: Path, tmp_path: Path) -> None:
+def test_links_lead_to_clips_and_wrong_ones_to_the_summary(browser, page, tmp_path):
     opened = visit(browser, page, tmp_path)
     tab = opened.tab
     tab.goto(f"{page.as_uri()}#clip-3")
@@ -246,7 +247,7 @@ def test_links_lead_to_clips_and_wrong_ones_to_the_summary(browser: object, page
     tab.context.close()
 
 
-def test_every_control_can_be_reached_and_seen_by_keyboard(browser: object, page: Path, tmp_path: Path) -> None:
+def test_every_control_can_be_reached_and_seen_by_keyboard(browser, page, tmp_path):
     opened = visit(browser, page, tmp_path)
     tab = opened.tab
     opened.go("clip-1")
@@ -265,7 +266,7 @@ def test_every_control_can_be_reached_and_seen_by_keyboard(browser: object, page
 
 
 @pytest.mark.parametrize("view", ["summary", "clips", "clip-1"])
-def test_markup_in_texts_does_nothing(browser: object, runs: Runs, tmp_path: Path, view: str) -> None:
+def test_markup_in_texts_does_nothing(browser, runs, tmp_path, view):
     evil_runs, made = hostile(runs)
     path = tmp_path / "evil.html"
     path.write_text(page_of(made, evil_runs), encoding="utf-8")
@@ -276,5 +277,4 @@ def test_markup_in_texts_does_nothing(browser: object, runs: Runs, tmp_path: Pat
     assert opened.tab.title() == expected
     assert opened.tab.locator("img").count() == 0
     assert "<script>" in opened.tab.locator("main").inner_text()
-    opened.require_quiet()
-    opened.tab.context.close()
+    opened.close()

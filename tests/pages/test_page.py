@@ -4,7 +4,6 @@ import base64
 import hashlib
 import io
 import re
-from pathlib import Path
 
 import pytest
 import soundfile
@@ -18,7 +17,7 @@ EVIL = "</script><img src=x onerror='document.title=1'><script>document.title='b
 
 
 @pytest.fixture(scope="module")
-def read(page: Path) -> Page:
+def read(page) -> Page:
     return Page(page.read_text(encoding="utf-8"))
 
 
@@ -44,7 +43,7 @@ def hostile(runs: Runs) -> tuple[Runs, object]:
     return evil_runs, made.model_copy(update=changes)
 
 
-def test_every_clip_and_mode_is_in_it(read: Page, runs: Runs) -> None:
+def test_every_clip_and_mode_is_in_it(read, runs):
     data = read.data()
     assert data["modes"] == list(MODES)
     assert [clip["name"] for clip in data["clips"]] == ["voice 0.wav", "voice 1.wav", "voice 2.wav"]
@@ -54,7 +53,7 @@ def test_every_clip_and_mode_is_in_it(read: Page, runs: Runs) -> None:
             assert len(clip["runs"][mode]["rounds"]) == len(runs[mode][index].rounds)
 
 
-def test_classes_stand_against_what_is_measured(read: Page) -> None:
+def test_classes_stand_against_what_is_measured(read):
     for clip in read.data()["clips"]:
         for mode in MODES:
             said = {claim: fits for claim, fits in clip["measured"][mode] if claim.endswith("syllables/s")}
@@ -62,7 +61,7 @@ def test_classes_stand_against_what_is_measured(read: Page) -> None:
             assert f"{clip['labels'][mode]['rate']} rate · " in next(iter(said))
 
 
-def test_the_summary_stands_without_a_script(read: Page, runs: Runs) -> None:
+def test_the_summary_stands_without_a_script(read, runs):
     found = comparison(runs)
     hybrid, cloud = (found.costs[found.modes.index(mode)] for mode in ("hybrid", "cloud"))
     assert hybrid.escalation_rate
@@ -80,7 +79,7 @@ def test_the_summary_stands_without_a_script(read: Page, runs: Runs) -> None:
         assert words in read.text
 
 
-def test_nothing_is_fetched(page: Path, read: Page) -> None:
+def test_nothing_is_fetched(page, read):
     for tag, attributes in read.elements:
         assert tag not in ("iframe", "object", "embed", "link", "base", "video", "source")
         for name in ("src", "href", "action", "data", "poster", "srcset"):
@@ -91,7 +90,7 @@ def test_nothing_is_fetched(page: Path, read: Page) -> None:
     assert not re.search(r"@import|url\(", source)
 
 
-def test_the_policy_allows_what_is_there_and_nothing_else(read: Page) -> None:
+def test_the_policy_allows_what_is_there_and_nothing_else(read):
     policy = dict(part.strip().split(" ", 1) for part in read.meta("Content-Security-Policy").split(";"))
     assert policy["default-src"] == "'none'"
     assert policy["media-src"] == "blob:"
@@ -105,7 +104,7 @@ def test_the_policy_allows_what_is_there_and_nothing_else(read: Page) -> None:
         assert set(policy[name].split()) == {f"'sha256-{digest}'" for digest in digests}
 
 
-def test_the_audio_is_the_recording(read: Page, runs: Runs) -> None:
+def test_the_audio_is_the_recording(read, runs):
     sounds = {
         a["id"]: content
         for tag, a, content in read.sources
@@ -117,7 +116,7 @@ def test_the_audio_is_the_recording(read: Page, runs: Runs) -> None:
         assert len(samples) / rate == pytest.approx(transcript.duration_s, abs=0.1)
 
 
-def test_markup_in_any_text_stays_text(runs: Runs) -> None:
+def test_markup_in_any_text_stays_text(runs):
     evil_runs, made = hostile(runs)
     found = Page(page_of(made, evil_runs))
     scripts = [a.get("type") for tag, a, _ in found.sources if tag == "script"]
@@ -131,7 +130,7 @@ def test_markup_in_any_text_stays_text(runs: Runs) -> None:
     assert "{{" not in re.sub(re.escape(EVIL), "", found.text)
 
 
-def test_a_recording_that_is_gone_leaves_a_sentence(runs: Runs) -> None:
+def test_a_recording_that_is_gone_leaves_a_sentence(runs):
     moved = {
         mode: [run.model_copy(update={"file": f"/nowhere/gone {number}.wav"}) for number, run in enumerate(own)]
         for mode, own in runs.items()
@@ -142,7 +141,7 @@ def test_a_recording_that_is_gone_leaves_a_sentence(runs: Runs) -> None:
     assert clip["runs"]["edge"]["rounds"]
 
 
-def test_nothing_compared_is_still_a_page(runs: Runs) -> None:
+def test_nothing_compared_is_still_a_page(runs):
     nothing = comparison(
         runs, clips=[], costs=[], quality=[], gaps=[], audio_s=0.0, unfinished=2, headline=["No clip was finished."]
     )

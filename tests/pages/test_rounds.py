@@ -6,7 +6,7 @@ import pytest
 
 from specdec_cli.transcript.round import Round
 from specdec_cli.transcript.token_fates import run_view, tokens
-from tests.pages.sample import MODES, Runs
+from tests.pages.sample import MODES
 
 
 def record(draft: str, committed: str, source: str, accepted: int, **more: Any) -> Round:
@@ -47,13 +47,11 @@ def record(draft: str, committed: str, source: str, accepted: int, **more: Any) 
         (("a b", "a b", "cloud cloud", 2), "a cloud 0.1 0.9, b cloud 0.2 0.8"),  # alone: its own entropies
     ],
 )
-def test_every_token_has_its_fate_and_the_figures_of_who_drafted_it(
-    round_: tuple[str, str, str, int], expected: str
-) -> None:
+def test_every_token_has_its_fate_and_the_figures_of_who_drafted_it(round_, expected):
     assert ", ".join(" ".join(map(str, token)) for token in tokens(record(*round_))) == expected
 
 
-def test_without_single_pieces_the_text_stands_whole(runs: Runs) -> None:
+def test_without_single_pieces_the_text_stands_whole(runs):
     older = record("a b", "a b", "edge edge", 2, draft_pieces=(), committed_pieces=())
     view = run_view(runs["edge"][0].model_copy(update={"rounds": [older]}))
     assert view["rounds"][0]["tokens"] == []
@@ -61,7 +59,7 @@ def test_without_single_pieces_the_text_stands_whole(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_committed_tokens_spell_the_caption(runs: Runs, mode: str) -> None:
+def test_committed_tokens_spell_the_caption(runs, mode):
     for transcript in runs[mode]:
         view = run_view(transcript)
         every = [token for each in view["rounds"] for token in each["tokens"]]

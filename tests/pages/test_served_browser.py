@@ -15,9 +15,8 @@ import soundfile
 
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.token_fates import tokens
-from tests.cli.conftest import Specdec
 from tests.mini_pair import RATE, write_voice
-from tests.pages.served import TOKEN, Served, serving
+from tests.pages.served import TOKEN, serving
 from tests.pages.test_browser import PATIENCE_MS, brightness, launched
 
 MICROPHONE = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
@@ -34,7 +33,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clip(tmp_path_factory) -> Path:
     return write_voice(tmp_path_factory.mktemp("clip") / "voice 3.wav", 3, 2.0)
 
 
@@ -101,9 +100,7 @@ def ready(made: Visit) -> Visit:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_caption_at_every_width(
-    browser: Any, served: Served, clip: Path, tmp_path: Path, width: int, scheme: str
-) -> None:
+def test_a_caption_at_every_width(browser, served, clip, tmp_path, width, scheme):
     made = ready(visit(browser, served.url, width, scheme))
     assert (brightness(made.tab) > 128) == (scheme == "light")
     made.tab.set_input_files("#file", clip)
@@ -117,7 +114,7 @@ def test_a_caption_at_every_width(
     made.close(served.url)
 
 
-def test_what_is_drawn_is_what_the_transcript_says(browser: Any, served: Served, clip: Path) -> None:
+def test_what_is_drawn_is_what_the_transcript_says(browser, served, clip):
     made = ready(visit(browser, served.url))
     made.tab.locator("input[value=lossless]").check()
     made.tab.set_input_files("#file", clip)
@@ -142,7 +139,7 @@ def test_what_is_drawn_is_what_the_transcript_says(browser: Any, served: Served,
     made.close(served.url)
 
 
-def test_by_keyboard_alone(browser: Any, served: Served, clip: Path) -> None:
+def test_by_keyboard_alone(browser, served, clip):
     made = ready(visit(browser, served.url))
     asked = "(file) => file.addEventListener('click', (event) => { event.preventDefault(); file.id = 'asked'; })"
     made.tab.locator("#file").evaluate(asked)
@@ -170,7 +167,7 @@ def test_by_keyboard_alone(browser: Any, served: Served, clip: Path) -> None:
     made.close(served.url)
 
 
-def test_pieces_of_a_long_recording(browser: Any, served: Served, long: Path, specdec: Specdec, tmp_path: Path) -> None:
+def test_pieces_of_a_long_recording(browser, served, long, specdec, tmp_path):
     made = ready(visit(browser, served.url, 360))
     made.tab.set_input_files("#file", long)
     first = made.captioned()
@@ -191,7 +188,7 @@ def test_pieces_of_a_long_recording(browser: Any, served: Served, long: Path, sp
     made.close(served.url)
 
 
-def test_a_recording_from_the_microphone(browser: Any, served: Served) -> None:
+def test_a_recording_from_the_microphone(browser, served):
     made = ready(visit(browser, served.url, language="zh-CN"))
     made.tab_to("#record")
     made.tab.keyboard.press("Enter")
@@ -220,7 +217,7 @@ DROP = """(names) => {
 }"""
 
 
-def test_what_is_dropped_is_sent_and_a_refusal_is_told(browser: Any, served: Served) -> None:
+def test_what_is_dropped_is_sent_and_a_refusal_is_told(browser, served):
     made = ready(visit(browser, served.url))
     made.tab.evaluate(DROP, ["a.wav", "b.wav"])
     assert "one recording at a time" in made.tab.locator("#problem").inner_text()
@@ -234,7 +231,7 @@ def test_what_is_dropped_is_sent_and_a_refusal_is_told(browser: Any, served: Ser
     made.close(served.url)
 
 
-def test_a_file_beyond_the_limit_is_not_sent(browser: Any, clip: Path) -> None:
+def test_a_file_beyond_the_limit_is_not_sent(browser, clip):
     with serving(body_bytes=70_000) as served:
         made = ready(visit(browser, served.url))
         made.tab.set_input_files("#file", clip)
@@ -243,14 +240,14 @@ def test_a_file_beyond_the_limit_is_not_sent(browser: Any, clip: Path) -> None:
         made.close(served.url)
 
 
-def test_a_server_that_ends_is_told(browser: Any, clip: Path) -> None:
+def test_a_server_that_ends_is_told(browser, clip):
     with serving() as served:
         made = ready(visit(browser, served.url))
     made.tab.set_input_files("#file", clip)
     made.tab.wait_for_selector("#problem:has-text('The server does not answer')")
 
 
-def test_the_token_is_asked_for_and_kept_nowhere(browser: Any, clip: Path) -> None:
+def test_the_token_is_asked_for_and_kept_nowhere(browser, clip):
     with serving(TOKEN) as served:
         made = visit(browser, served.url)
         made.tab.wait_for_selector("#token:focus")
@@ -277,7 +274,7 @@ NAMES = {"JSONL", "SRT", "TextGrid", "dBFS", "learned", "nats", "specdec"}
 """Words that both languages have."""
 
 
-def test_both_languages(browser: Any, served: Served, clip: Path) -> None:
+def test_both_languages(browser, served, clip):
     made = ready(visit(browser, served.url, language="zh-CN"))
     made.tab.set_input_files("#file", clip)
     assert made.captioned()

@@ -14,7 +14,6 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.pages.offline import asset
 from specdec_cli.transcript import Transcript
 from specdec_cli.types import Flag, GateName, Mode, Reason, Source
-from tests.cli.conftest import Specdec
 from tests.pages.read_page import Page
 from tests.pages.served import TOKEN, Served, serving
 from tests.tiers import few
@@ -43,14 +42,12 @@ def streamed(served: Served, path: Path) -> list[Transcript]:
 
 
 @pytest.fixture(scope="module")
-def pieces(served: Served, long: Path) -> list[Transcript]:
+def pieces(served, long) -> list[Transcript]:
     """The transcripts of the long recording, asked for once."""
     return streamed(served, long)
 
 
-def test_a_stream_holds_the_transcripts_that_a_command_writes(
-    served: Served, long: Path, pieces: list[Transcript]
-) -> None:
+def test_a_stream_holds_the_transcripts_that_a_command_writes(served, long, pieces):
     found, expected = pieces, list(served.captioner.captions(long))
     assert len(found) == len(expected) > 3
     for here, there in zip(found, expected, strict=True):
@@ -60,9 +57,7 @@ def test_a_stream_holds_the_transcripts_that_a_command_writes(
 
 
 @pytest.mark.parametrize("suffix", few(["TextGrid", "srt"]))
-def test_downloads_equal_exports(
-    served: Served, pieces: list[Transcript], specdec: Specdec, tmp_path: Path, suffix: str
-) -> None:
+def test_downloads_equal_exports(served, pieces, specdec, tmp_path, suffix):
     lines = "".join(f"{each.to_json()}\n" for each in pieces)
     (tmp_path / "lines.jsonl").write_text(lines)
     assert specdec("export", tmp_path / "lines.jsonl", "-o", tmp_path / f"out.{suffix}", "-q").code == 0
@@ -70,7 +65,7 @@ def test_downloads_equal_exports(
     assert answer.text == (tmp_path / f"out.{suffix}").read_text("utf-8")
 
 
-def test_what_cannot_be_exported_is_refused(served: Served, pieces: list[Transcript]) -> None:
+def test_what_cannot_be_exported_is_refused(served, pieces):
     good = pieces[0]
     two = f"{good.to_json()}\n{good.model_copy(update={'file': 'other.wav'}).to_json()}\n"
     for path, content, status in (
@@ -83,7 +78,7 @@ def test_what_cannot_be_exported_is_refused(served: Served, pieces: list[Transcr
         assert (answer.status_code, bool(answer.json()["error"]["message"])) == (status, True)
 
 
-def test_the_page_brings_all_that_it_needs_and_may_do_no_more(served: Served) -> None:
+def test_the_page_brings_all_that_it_needs_and_may_do_no_more(served):
     answer = httpx.get(served.url)
     read = Page(answer.text)
     policy = answer.headers["content-security-policy"]
@@ -107,7 +102,7 @@ def admitted(url: str, path: str, **headers: str) -> bool:
 
 
 @pytest.mark.parametrize("path", few(PATHS, 2))
-def test_without_a_token_other_sites_are_refused(served: Served, path: str) -> None:
+def test_without_a_token_other_sites_are_refused(served, path):
     port = served.url.rpartition(":")[2]
     assert admitted(served.url, path)
     assert admitted(served.url, path, Origin=served.url)
@@ -125,14 +120,14 @@ def test_without_a_token_other_sites_are_refused(served: Served, path: str) -> N
     assert admitted(served.url, "/healthz", Host="probe")
 
 
-def test_another_site_cannot_have_anything_captioned(served: Served) -> None:
+def test_another_site_cannot_have_anything_captioned(served):
     """A form or a script without a preflight may send text; it must not reach the models."""
     headers = {"Origin": "https://site.example", "Content-Type": "text/plain"}
     answer = httpx.post(f"{served.url}/v1/chat/completions", content=b"{}", headers=headers)
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "another_site")
 
 
-def test_with_a_token_the_page_alone_is_open() -> None:
+def test_with_a_token_the_page_alone_is_open():
     with serving(TOKEN) as served:
         assert admitted(served.url, "/", Host="specdec.example")
         for path in PATHS[1:]:
@@ -140,7 +135,7 @@ def test_with_a_token_the_page_alone_is_open() -> None:
             assert admitted(served.url, path, Authorization=f"Bearer {TOKEN}", Host="specdec.example")
 
 
-def test_settings_are_those_in_force(served: Served) -> None:
+def test_settings_are_those_in_force(served):
     found = httpx.get(f"{served.url}/page/settings").json()
     assert found["modes"] == ["hybrid", "lossless", "edge", "cloud"]
     assert found["mode"] == "hybrid"
@@ -149,7 +144,7 @@ def test_settings_are_those_in_force(served: Served) -> None:
     assert found["models"] == ["mini/edge", "mini/cloud"]
 
 
-def test_the_page_has_words_for_every_flag_reason_mode_and_fate() -> None:
+def test_the_page_has_words_for_every_flag_reason_mode_and_fate():
     words = asset("serve-result.js", "tokens.js")
     fates = {*get_args(Source), "rejected", "cut", "run_on"}
     reasons = set(get_args(Reason)) - set(get_args(GateName))

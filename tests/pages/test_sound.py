@@ -21,7 +21,7 @@ def tone(hertz: float, seconds: float) -> np.ndarray:
     return sum(0.1 * np.sin(2 * np.pi * hertz * n * t) / n for n in range(1, 6)).astype(np.float32)
 
 
-def test_an_envelope_holds_the_extremes_of_every_column() -> None:
+def test_an_envelope_holds_the_extremes_of_every_column():
     samples = np.zeros(4 * COLUMNS, np.float32)
     samples[0:4] = [0.1, -0.25, 0.5, 0.0]
     samples[-1] = -0.5
@@ -31,7 +31,7 @@ def test_an_envelope_holds_the_extremes_of_every_column() -> None:
     assert steps[-2:] == (-127, 0)
 
 
-def test_the_pitch_curve_is_where_the_tone_is() -> None:
+def test_the_pitch_curve_is_where_the_tone_is():
     samples = np.concatenate([np.zeros(RATE, np.float32), tone(200, 1.0), np.zeros(RATE, np.float32), tone(300, 1.0)])
     curve = pitch_columns(samples)
     quarter = len(curve) // 4
@@ -43,11 +43,11 @@ def test_the_pitch_curve_is_where_the_tone_is() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 159, 160, 500, 1600])
-def test_a_curve_of_next_to_nothing(length: int) -> None:
+def test_a_curve_of_next_to_nothing(length):
     assert len(pitch_columns(tone(200, 1.0)[:length])) == max(1, length // 160)
 
 
-def test_the_mp3_sounds_like_the_samples() -> None:
+def test_the_mp3_sounds_like_the_samples():
     samples = voice(3, 2.0)
     encoded = mp3(samples)
     decoded, rate = soundfile.read(io.BytesIO(encoded), dtype="float32")
@@ -58,7 +58,7 @@ def test_the_mp3_sounds_like_the_samples() -> None:
     assert np.corrcoef(*spectra)[0, 1] > 0.95
 
 
-def test_a_piece_is_cut_where_it_was_captioned(tmp_path: Path) -> None:
+def test_a_piece_is_cut_where_it_was_captioned(tmp_path):
     path = tmp_path / "two.wav"
     soundfile.write(path, np.concatenate([tone(150, 1.0), tone(250, 2.0)]), RATE)
     second = read_sound(str(path), digest(path), 1.0, 3.0)
@@ -67,7 +67,7 @@ def test_a_piece_is_cut_where_it_was_captioned(tmp_path: Path) -> None:
     assert read_sound(str(path), digest(path), 0.0, 1.0).drawing["median"] == pytest.approx(150, rel=0.02)
 
 
-def test_a_file_that_is_gone_or_changed_is_not_shown(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_or_changed_is_not_shown(tmp_path):
     path = write_voice(tmp_path / "voice.wav", 1)
     before = digest(path)
     write_voice(path, 2)

@@ -26,11 +26,11 @@ from specdec_cli.stats import Interval
         (figures.interval(Interval(value=0.1, low=None, high=None)), ""),
     ],
 )
-def test_figures_have_units_and_plurals(written: str, text: str) -> None:
+def test_figures_have_units_and_plurals(written, text):
     assert written == text
 
 
-def test_a_cell_has_the_figure_and_the_ends_of_its_interval() -> None:
+def test_a_cell_has_the_figure_and_the_ends_of_its_interval():
     assert measured(Interval(value=0.842, low=0.62, high=1.03)) == Cell("84.2%", "62–103%")
     assert measured(Interval(value=0.5, low=None, high=None)) == measured(0.5) == Cell("50.0%")
     assert measured(3, figures.whole) == Cell("3")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.prompts import Language
 from specdec_cli.reading import caption_of, description_end, flags_of, language_of
 from tests.laws.cases import WORDS
 
@@ -18,20 +17,18 @@ EN = "The speaker talks fast in a trembling voice. They seem afraid."
 
 
 @pytest.mark.parametrize(("language", "flags", "caption", "rest"), WRITTEN)
-def test_a_text_is_cut_where_it_stops_describing_and_flagged(
-    language: Language, flags: str, caption: str, rest: str
-) -> None:
+def test_a_text_is_cut_where_it_stops_describing_and_flagged(language, flags, caption, rest):
     text = caption + rest.replace("\\n", "\n")
     assert (caption_of(text), flags_of(text, language)) == (caption, tuple(flags.split()))
 
 
-def test_a_preamble_is_no_end() -> None:
+def test_a_preamble_is_no_end():
     text = f"I can help you with that. {EN}"
     assert description_end(text) is None
     assert caption_of(f"{text} What do you think?") == text
 
 
-def test_a_text_that_ends_where_it_shows_has_the_caption_of_the_whole() -> None:
+def test_a_text_that_ends_where_it_shows_has_the_caption_of_the_whole():
     rng = random.Random(5)
     ended = 0
     for _ in range(1500):
@@ -61,7 +58,7 @@ LOOK_AHEAD = (
 
 
 @pytest.mark.parametrize("words", [LOOK_AHEAD, (*LOOK_AHEAD, *WORDS)], ids=["look-ahead", "all"])
-def test_every_prefix_of_a_text_that_shows_an_end_shows_that_of_the_whole(words: tuple[str, ...]) -> None:
+def test_every_prefix_of_a_text_that_shows_an_end_shows_that_of_the_whole(words):
     """Character by character, in both languages, whether the text is finished or goes on."""
     rng, ended = random.Random(17), 0
     for number in range(300):
@@ -91,12 +88,12 @@ def test_every_prefix_of_a_text_that_shows_an_end_shows_that_of_the_whole(words:
         f"{ZH}你说话时很紧张。声音很轻。",
     ],
 )
-def test_no_prefix_of_a_description_shows_an_end(text: str) -> None:
+def test_no_prefix_of_a_description_shows_an_end(text):
     assert [description_end(text[:length]) for length in range(len(text) + 1)] == [None] * (len(text) + 1)
     assert caption_of(text) == text
 
 
-def test_half_a_word_and_half_a_character_wait_for_the_rest() -> None:
+def test_half_a_word_and_half_a_character_wait_for_the_rest():
     assert description_end(f"{EN} Let me know") is None
     assert description_end(f"{EN} Let me know ") == len(EN) + 1
     assert description_end(f"{ZH}\ufffd") is None
@@ -114,10 +111,10 @@ def test_half_a_word_and_half_a_character_wait_for_the_rest() -> None:
         ("…😊", None),
     ],
 )
-def test_languages(text: str, found: str | None) -> None:
+def test_languages(text, found):
     assert language_of(text) == found
 
 
-def test_flags_are_of_the_language_asked_for() -> None:
+def test_flags_are_of_the_language_asked_for():
     assert flags_of(ZH, "en") == flags_of(EN, "zh") == ("language",)
     assert flags_of(" \n", "zh") == flags_of("", "en") == ("no_description",)

@@ -33,7 +33,7 @@ def written(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("at", range(4))
-def test_what_is_settled_is_in_the_caption_of_every_continuation(at: int) -> None:
+def test_what_is_settled_is_in_the_caption_of_every_continuation(at):
     shown = 0
     for text in texts()[at::4]:
         states = written(text)
@@ -46,7 +46,7 @@ def test_what_is_settled_is_in_the_caption_of_every_continuation(at: int) -> Non
 
 
 @pytest.mark.parametrize("closing", ["on", "off"])
-def test_text_that_a_stop_string_may_cut_waits(closing: str) -> None:
+def test_text_that_a_stop_string_may_cut_waits(closing):
     setup: Setup = captioner(decoding__closing=closing, decoding__stop_strings=["low voice", "voice.", "。说"]).setup
     for text in (*texts(), "A low voi", "A low voice.", "A low low voice", "A voicevoice. A"):
         states = written(text) if closing == "on" else [text[:end] for end in range(len(text) + 1)]

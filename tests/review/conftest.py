@@ -13,7 +13,7 @@ from tests.transcript.lines import append_transcript
 
 
 @pytest.fixture(scope="session")
-def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def transcripts(tmp_path_factory) -> Path:
     """Transcripts of three pieces of `long.wav` and of `short.wav`, which lie beside them."""
     folder = tmp_path_factory.mktemp("review")
     soundfile.write(folder / "long.wav", np.concatenate([voice(seed, 2.0) for seed in range(3)]), RATE)

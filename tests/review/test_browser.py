@@ -39,7 +39,7 @@ def until(made: Visit, condition: str) -> None:
 
 
 @pytest.mark.parametrize("size", ["desktop", "phone"])
-def test_a_review(browser: object, specdec: Specdec, transcripts: Path, tmp_path: Path, size: str) -> None:  # noqa: F811
+def test_a_review(browser, specdec, transcripts, tmp_path, size):  # noqa: F811
     made = opened(browser, specdec, transcripts, tmp_path, size)
     tab = made.tab
     made.require_no_overflow()
@@ -71,11 +71,11 @@ def test_a_review(browser: object, specdec: Specdec, transcripts: Path, tmp_path
 
 
 def test_a_class_of_the_edge_that_was_kept_is_not_said_to_be_the_clouds(
-    browser: object,  # noqa: F811
-    specdec: Specdec,
-    transcripts: Path,
-    tmp_path: Path,
-) -> None:
+    browser,  # noqa: F811
+    specdec,
+    transcripts,
+    tmp_path,
+):
     lines = [json.loads(line) for line in transcripts.read_text(encoding="utf-8").splitlines()]
     kept, changed = lines[:2]
     kept["scores"]["emotion"]["edge"] = kept["labels"]["emotion"]
@@ -91,7 +91,7 @@ def test_a_class_of_the_edge_that_was_kept_is_not_said_to_be_the_clouds(
     tab.context.close()
 
 
-def test_keys(browser: object, specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_keys(browser, specdec, transcripts, tmp_path):  # noqa: F811
     made = opened(browser, specdec, transcripts, tmp_path)
     tab = made.tab
     for key in ("j", "3", "ArrowRight", "2", "ArrowDown", "1", "0", "k"):
@@ -121,11 +121,11 @@ def test_keys(browser: object, specdec: Specdec, transcripts: Path, tmp_path: Pa
 
 
 def test_the_timeline_plays_from_where_one_clicks(
-    browser: object,  # noqa: F811
-    specdec: Specdec,
-    transcripts: Path,
-    tmp_path: Path,
-) -> None:
+    browser,  # noqa: F811
+    specdec,
+    transcripts,
+    tmp_path,
+):
     made = opened(browser, specdec, transcripts, tmp_path)
     tab = made.tab
     blocks = tab.locator(".span")
@@ -142,11 +142,10 @@ def test_the_timeline_plays_from_where_one_clicks(
     made.require_no_overflow()
     tab.locator("#shown").select_option("voice")
     assert set(blocks.all_inner_texts()) <= {"male", "female"}
-    made.require_quiet()
-    tab.context.close()
+    made.close()
 
 
-def test_corrections_are_references(browser: object, specdec: Specdec, tmp_path: Path) -> None:  # noqa: F811
+def test_corrections_are_references(browser, specdec, tmp_path):  # noqa: F811
     """What the page saves is read by compare, tune and calibrate."""
     files = [write_voice(tmp_path / f"{seed}.wav", seed, 0.6) for seed in range(10)]
     output = tmp_path / "captions.jsonl"

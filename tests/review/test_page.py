@@ -33,7 +33,7 @@ def changed(transcripts: Path, tmp_path: Path, **values: object) -> Path:
     return path
 
 
-def test_every_piece_with_its_audio_the_doubtful_first(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
+def test_every_piece_with_its_audio_the_doubtful_first(specdec, transcripts, tmp_path):
     page = made(specdec, transcripts, tmp_path / "review.html")
     pieces = page.data()["pieces"]
     assert len(pieces) == len(audio(page)) == 4
@@ -45,9 +45,7 @@ def test_every_piece_with_its_audio_the_doubtful_first(specdec: Specdec, transcr
     assert next(iter(page.data()["attributes"])) == "emotion"
 
 
-def test_what_contradicts_the_sound_comes_first_with_its_figure(
-    specdec: Specdec, transcripts: Path, tmp_path: Path
-) -> None:
+def test_what_contradicts_the_sound_comes_first_with_its_figure(specdec, transcripts, tmp_path):
     lines = [json.loads(line) for line in transcripts.read_text("utf-8").splitlines()]
     least = made(specdec, transcripts, tmp_path / "before.html").data()["pieces"][-1]
     for line in lines:
@@ -67,9 +65,7 @@ def test_what_contradicts_the_sound_comes_first_with_its_figure(
 
 
 @pytest.mark.parametrize("parts", [(None, None), (0.0, 0.0), (0.0, 0.5)])
-def test_clips_of_one_recording_are_all_there(
-    specdec: Specdec, transcripts: Path, tmp_path: Path, parts: tuple[float | None, ...]
-) -> None:
+def test_clips_of_one_recording_are_all_there(specdec, transcripts, tmp_path, parts):
     """Rows of a manifest: twice the whole recording, twice the same part, two parts."""
     whole = json.loads(transcripts.read_text("utf-8").splitlines()[-1])
     lines = []
@@ -86,7 +82,7 @@ def test_clips_of_one_recording_are_all_there(
 
 
 @pytest.mark.parametrize("lost", ["/gone/{}", "gone-{}", "."])
-def test_recordings_that_are_not_found_are_told(specdec: Specdec, transcripts: Path, tmp_path: Path, lost: str) -> None:
+def test_recordings_that_are_not_found_are_told(specdec, transcripts, tmp_path, lost):
     moved = changed(transcripts, tmp_path, file=lost.format("a.wav"))
     for options in ((), ("-q",)):
         outcome = specdec("review", moved, "-o", tmp_path / "review.html", *options)
@@ -95,7 +91,7 @@ def test_recordings_that_are_not_found_are_told(specdec: Specdec, transcripts: P
         assert "hint: Run the command where the recordings are" in " ".join(outcome.err.split())
 
 
-def test_nothing_is_fetched_and_only_its_own_script_runs(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
+def test_nothing_is_fetched_and_only_its_own_script_runs(specdec, transcripts, tmp_path):
     page = made(specdec, transcripts, tmp_path / "review.html")
     policy = page.meta("Content-Security-Policy")
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
@@ -103,7 +99,7 @@ def test_nothing_is_fetched_and_only_its_own_script_runs(specdec: Specdec, trans
     assert not [a for _, a in page.elements if a.get("src") or (a.get("href") or "").startswith("http")]
 
 
-def test_texts_stay_texts(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
+def test_texts_stay_texts(specdec, transcripts, tmp_path):
     evil = changed(transcripts, tmp_path, file=EVIL, caption=EVIL, speaker=EVIL, text=EVIL)
     page = made(specdec, evil, tmp_path / "review.html", code=1)
     assert {piece["caption"] for piece in page.data()["pieces"]} == {EVIL}
@@ -111,7 +107,7 @@ def test_texts_stay_texts(specdec: Specdec, transcripts: Path, tmp_path: Path) -
     assert all("cannot be" in piece["missing"] or "not" in piece["missing"] for piece in page.data()["pieces"])
 
 
-def test_audio_is_bounded_and_the_most_doubtful_are_heard(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
+def test_audio_is_bounded_and_the_most_doubtful_are_heard(specdec, transcripts, tmp_path):
     outcome = specdec("review", transcripts, "-o", tmp_path / "a.html", "--audio-mb", "0.04")
     page = Page((tmp_path / "a.html").read_text())
     assert "without audio, for which the page would exceed 0.04 MB" in outcome.err
@@ -121,7 +117,7 @@ def test_audio_is_bounded_and_the_most_doubtful_are_heard(specdec: Specdec, tran
     assert len(few.data()["pieces"]) == len(audio(few)) == 2
 
 
-def test_of_references_it_is_told_how_many_were_found(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
+def test_of_references_it_is_told_how_many_were_found(specdec, transcripts, tmp_path):
     table, output = tmp_path / "truth.tsv", tmp_path / "review.html"
     for name, code, said in (
         ("x.wav", 2, "0 of 4 recordings were found in"),
@@ -133,7 +129,7 @@ def test_of_references_it_is_told_how_many_were_found(specdec: Specdec, transcri
         assert said in outcome.err
 
 
-def test_only_its_own_pages_are_replaced(specdec: Specdec, transcripts: Path, tmp_path: Path) -> None:
+def test_only_its_own_pages_are_replaced(specdec, transcripts, tmp_path):
     page = tmp_path / "review.html"
     made(specdec, transcripts, page)
     made(specdec, transcripts, page, "--limit", "1")
@@ -159,9 +155,7 @@ def test_only_its_own_pages_are_replaced(specdec: Specdec, transcripts: Path, tm
         ({"flags": ["no_speech"], "needs_review": False}, "review", True),
     ],
 )
-def test_what_a_piece_shows(
-    specdec: Specdec, transcripts: Path, tmp_path: Path, values: dict[str, object], field: str, shown: object
-) -> None:
+def test_what_a_piece_shows(specdec, transcripts, tmp_path, values, field, shown):
     code = int(field == "missing")
     page = made(specdec, changed(transcripts, tmp_path, **values), tmp_path / "review.html", code=code)
     pieces = page.data()["pieces"]

@@ -31,7 +31,7 @@ def served() -> Iterator[Api]:
 
 
 @pytest.fixture
-def client(served: Api) -> OpenAI:
+def client(served) -> OpenAI:
     return served.client()
 
 
@@ -46,7 +46,7 @@ def tokens_of(transcript: Transcript) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", named(MODES, "hybrid"))
-def test_captions_are_those_of_the_command_token_for_token(client: OpenAI, tmp_path: Path, mode: str) -> None:
+def test_captions_are_those_of_the_command_token_for_token(client, tmp_path, mode):
     expected = alone(tmp_path, 7, decoding__mode=mode)
     answer = ask(client, spoken(7), mode, logprobs=True)
     scored = answer.choices[0].logprobs.content
@@ -60,7 +60,7 @@ def test_captions_are_those_of_the_command_token_for_token(client: OpenAI, tmp_p
 
 
 @pytest.mark.parametrize("mode", named(MODES, "lossless"))
-def test_a_stream_has_the_blocks_and_joins_to_the_caption(client: OpenAI, tmp_path: Path, mode: str) -> None:
+def test_a_stream_has_the_blocks_and_joins_to_the_caption(client, tmp_path, mode):
     expected = alone(tmp_path, 8, decoding__mode=mode, decoding__k=3)
     how = {"stream": True, "stream_options": {"include_usage": True}, "extra_body": {"specdec": {"decoding.k": 3}}}
     chunks = list(ask(client, spoken(8), mode, **how))
@@ -77,7 +77,7 @@ def test_a_stream_has_the_blocks_and_joins_to_the_caption(client: OpenAI, tmp_pa
     assert own[0]["piece"] == {"index": 0, "start_s": 0.0, "end_s": 1.5}
 
 
-def test_settings_of_a_request_are_those_of_the_command(client: OpenAI, tmp_path: Path) -> None:
+def test_settings_of_a_request_are_those_of_the_command(client, tmp_path):
     expected = alone(tmp_path, 9, gate__threshold=0.2, decoding__k=2, prompt__language="zh")
     given = {"gate.threshold": 0.2, "decoding.k": 2, "language": "zh"}
     answer = ask(client, spoken(9), extra_body={"specdec": given})
@@ -90,7 +90,7 @@ def test_settings_of_a_request_are_those_of_the_command(client: OpenAI, tmp_path
 
 
 @pytest.mark.ci
-def test_thirty_two_at_a_time_are_those_of_one(served: Api, tmp_path: Path) -> None:
+def test_thirty_two_at_a_time_are_those_of_one(served, tmp_path):
     expected = {(seed, mode): alone(tmp_path, seed, decoding__mode=mode).caption for seed in range(8) for mode in MODES}
 
     async def all_of_them() -> list[Any]:
@@ -103,7 +103,7 @@ def test_thirty_two_at_a_time_are_those_of_one(served: Api, tmp_path: Path) -> N
 
 @pytest.mark.ci
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_long_recording_is_captioned_piece_by_piece(client: OpenAI, tmp_path: Path, stream: bool) -> None:
+def test_a_long_recording_is_captioned_piece_by_piece(client, tmp_path, stream):
     sound = np.concatenate([part for seed in range(4) for part in (voice(seed, 9), np.zeros(RATE, np.float32))])
     soundfile.write(tmp_path / "long.wav", sound, RATE)
     expected = list(captioner(prompt__language="en").captions(tmp_path / "long.wav"))
@@ -117,7 +117,7 @@ def test_a_long_recording_is_captioned_piece_by_piece(client: OpenAI, tmp_path: 
     ]
 
 
-def test_a_silent_piece_costs_the_others_nothing(client: OpenAI) -> None:
+def test_a_silent_piece_costs_the_others_nothing(client):
     sound = encoded(np.concatenate([voice(1, 2), np.zeros(2 * RATE, np.float32)]))
     answer = ask(client, sound, "edge", extra_body={"specdec": {"audio.segment": 2}})
     first, second = answer.model_extra["specdec"]["pieces"]
@@ -126,8 +126,15 @@ def test_a_silent_piece_costs_the_others_nothing(client: OpenAI) -> None:
     assert "The recording" in second["error"]["message"]
 
 
+def test_pieces_that_all_fail_are_no_empty_caption(client: OpenAI) -> None:
+    asked: dict[str, Any] = {"model": "specdec/edge", "messages": message(spoken(1, 0.19))}
+    with pytest.raises(openai.BadRequestError, match="The recording") as caught:
+        client.chat.completions.create(**asked, extra_body={"specdec": {"audio.segment": 0.1}})
+    assert caught.value.code == "AudioContentError"
+
+
 @pytest.mark.parametrize("name", few(["flac", "ogg", "mp3", "m4a"]))
-def test_formats(client: OpenAI, name: str) -> None:
+def test_formats(client, name):
     if name == "m4a" and "aac" not in av.codecs_available:
         pytest.skip("FFmpeg has no encoder of AAC")
     write = ffmpeg_bytes if name == "m4a" else sndfile_bytes
@@ -138,19 +145,19 @@ def test_formats(client: OpenAI, name: str) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_stop_strings_end_a_caption(client: OpenAI, tmp_path: Path, stream: bool) -> None:
+def test_stop_strings_end_a_caption(client, tmp_path, stream):
     whole = alone(tmp_path, 4).caption or ""
     stop = whole.split(" ")[4]
     assert text_of(ask(client, spoken(4), stop=[stop, "never said"], stream=stream)) == whole.partition(stop)[0].strip()
 
 
-def test_a_length_ends_a_caption(client: OpenAI, tmp_path: Path) -> None:
+def test_a_length_ends_a_caption(client, tmp_path):
     short = ask(client, spoken(4), max_tokens=5)
     assert (short.choices[0].finish_reason, short.usage.completion_tokens) == ("length", 5)
     assert text_of(ask(client, spoken(4), max_tokens=100_000)) == alone(tmp_path, 4).caption
 
 
-def test_a_json_object_has_the_classes(client: OpenAI) -> None:
+def test_a_json_object_has_the_classes(client):
     answer = ask(client, spoken(5), response_format={"type": "json_object"})
     found, own = json.loads(text_of(answer)), answer.model_extra["specdec"]
     attributes = Lexicon.load().attributes
@@ -166,7 +173,7 @@ def test_a_json_object_has_the_classes(client: OpenAI) -> None:
         assert json.loads(said) == {name: found[name] for name in ("pitch", "voice", "caption")}
 
 
-def test_logprobs_list_the_likeliest(client: OpenAI) -> None:
+def test_logprobs_list_the_likeliest(client):
     answer = ask(client, spoken(6), "lossless", logprobs=True, top_logprobs=3)
     for each in answer.choices[0].logprobs.content:
         assert len(each.top_logprobs) <= 3
@@ -175,30 +182,28 @@ def test_logprobs_list_the_likeliest(client: OpenAI) -> None:
         assert bytes(each.bytes or []).decode() == each.token
 
 
-def test_what_other_clients_add_changes_nothing(client: OpenAI) -> None:
+def test_what_other_clients_add_changes_nothing(client):
     """Bookkeeping, nulls, and a system message, which the mini pair does not follow."""
     data = spoken(3)
+    in_lines = "\r\n".join(data[at : at + 76] for at in range(0, len(data), 76))
+    french = {"role": "system", "content": "Answer in French."}
     plain, *others = (
-        client.chat.completions.create(**{"model": "specdec/edge", "messages": messages, **more})
+        ask(client, messages, "edge", **more)
         for messages, more in (
             (message(data), {}),
             (message(f"data:;base64,{data}"), {"extra_body": {"tools": None, "stop": None, "specdec": None}}),
-            (
-                message("\r\n".join(data[at : at + 76] for at in range(0, len(data), 76)), "opus"),
-                {"metadata": {"a": "b"}},
-            ),
+            (message(in_lines, "opus"), {"metadata": {"a": "b"}}),
             ([message(data)[0] | {"name": "someone"}], {"service_tier": "auto", "parallel_tool_calls": True}),
-            ([{"role": "system", "content": "Answer in French."}, *message(data)], {"safety_identifier": "someone"}),
+            ([french, *message(data)], {"safety_identifier": "someone"}),
         )
     )
     for answer in others:
-        assert answer.choices[0].message.content == plain.choices[0].message.content
-        assert answer.usage == plain.usage
+        assert (text_of(answer), answer.usage) == (text_of(plain), plain.usage)
     assert others[-1].model_extra["specdec"]["warnings"][0].startswith("The text of the messages was left out")
 
 
 @pytest.mark.ci
-def test_text_that_the_models_do_not_follow_is_said_to_be_left_out(client: OpenAI, tmp_path: Path) -> None:
+def test_text_that_the_models_do_not_follow_is_said_to_be_left_out(client, tmp_path):
     asked = [{"role": "system", "content": "Be short."}, *message(spoken(2), text="Transcribe the speech.")]
     answer = ask(client, asked)
     assert text_of(answer) == alone(tmp_path, 2).caption
@@ -220,6 +225,7 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"messages": [{"role": "user", "content": "Hello"}]}, 400, "invalid_audio", "this one has 0"),
     ({"messages": message("!!!")}, 400, "invalid_audio", "base64"),
     ({"messages": message("AAAA")}, 400, "AudioDecodeError", "The recording cannot be decoded"),
+    ({"messages": message("")}, 400, "AudioDecodeError", "The recording is empty"),
     ({"messages": message(encoded(np.zeros(RATE, np.float32)))}, 400, "AudioContentError", "The recording"),
     ({"messages": message(encoded(voice(1, 0.01)))}, 400, "AudioContentError", "The recording"),
     ({"messages": message("data:audio/wav,RIFF")}, 400, "invalid_audio", "data URL has to be in base64"),
@@ -244,9 +250,7 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
 
 
 @pytest.mark.parametrize(("changes", "status", "code", "says"), REFUSED)
-def test_what_is_not_supported_is_refused_by_name(
-    served: Api, client: OpenAI, changes: dict[str, Any], status: int, code: str, says: str
-) -> None:
+def test_what_is_not_supported_is_refused_by_name(served, client, changes, status, code, says):
     for stream in (False, True):
         body = {"model": "specdec/hybrid", "messages": message(spoken(1)), "stream": stream, **changes}
         with pytest.raises(openai.APIStatusError) as caught:
@@ -259,18 +263,18 @@ def test_what_is_not_supported_is_refused_by_name(
     assert served.becomes_idle()
 
 
-def test_other_paths_of_the_api_are_refused_in_its_form(client: OpenAI) -> None:
+def test_other_paths_of_the_api_are_refused_in_its_form(client):
     with pytest.raises(openai.NotFoundError, match="nothing is at this path") as error:
         client.responses.create(model="specdec/hybrid", input="Hello")
     assert (error.value.code, error.value.type) == ("unknown_path", "not_found_error")
 
 
-def test_addresses_are_not_fetched(client: OpenAI) -> None:
+def test_addresses_are_not_fetched(client):
     with pytest.raises(openai.BadRequestError, match="fetches nothing"):
         ask(client, at_address("http://127.0.0.1:1/a.wav"))
 
 
-def test_the_models_are_those_that_are_loaded(client: OpenAI) -> None:
+def test_the_models_are_those_that_are_loaded(client):
     assert [each.id for each in client.models.list()] == [f"specdec/{mode}" for mode in MODES]
     assert client.models.retrieve("specdec/edge").id == "specdec/edge"
     with pytest.raises(openai.NotFoundError):
@@ -286,7 +290,7 @@ def test_the_models_are_those_that_are_loaded(client: OpenAI) -> None:
             assert one.client()._client.get(f"{one.url}/v1/info", headers=head).status_code == verifies
 
 
-def test_metrics_count_captions_and_name_nobody(served: Api, client: OpenAI) -> None:
+def test_metrics_count_captions_and_name_nobody(served, client):
     ask(client, spoken(1), "edge", user="somebody")
     found = client._client.get(f"{served.url}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).text
     assert 'specdec_captions_total{mode="edge"}' in found
@@ -294,7 +298,7 @@ def test_metrics_count_captions_and_name_nobody(served: Api, client: OpenAI) -> 
     assert "somebody" not in found
 
 
-def test_settings_that_ban_all_tokens_are_the_request_s_fault() -> None:
+def test_settings_that_ban_all_tokens_are_the_request_s_fault():
     error = ApiError.of(not_finite("tiny"))
     assert (error.status_code, error.code) == (400, "ScoresError")
     assert error.detail.startswith("the logits of tiny are not finite. If decoding.no_repeat_ngram is set, it may have")

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -80,7 +79,7 @@ def fetch(url: str, **limits: Any) -> bytes:
     return fetched(url, given, Body(Bodies(given)), threading.Event())
 
 
-def test_a_recording_at_an_address_is_captioned_like_one_that_is_sent(port: int) -> None:
+def test_a_recording_at_an_address_is_captioned_like_one_that_is_sent(port):
     with api(audio_hosts=HERE) as served:
         client = served.client()
         led_on = at_address(f"http://127.0.0.1:{port}/to/http://127.0.0.1:PORT/voice.wav")
@@ -104,12 +103,12 @@ def test_a_recording_at_an_address_is_captioned_like_one_that_is_sent(port: int)
         ("large", {"bodies_bytes": LARGE - 1}, "as many bodies"),
     ],
 )
-def test_what_is_not_fetched(port: int, path: str, limits: dict[str, Any], says: str) -> None:
+def test_what_is_not_fetched(port, path, limits, says):
     with pytest.raises(Exception, match=says):
         fetch(f"http://127.0.0.1:{port}/{path}", **limits)
 
 
-def test_a_name_that_leads_to_a_private_network_needs_its_address_named_too(port: int) -> None:
+def test_a_name_that_leads_to_a_private_network_needs_its_address_named_too(port):
     with pytest.raises(ApiError, match=r"leads to 127\.0\.0\.1, an address of no public network"):
         fetch(f"http://localhost:{port}/voice.wav", audio_hosts=frozenset({"localhost"}))
     assert fetch(f"http://LOCALHOST:{port}/voice.wav", audio_hosts=HERE | {"localhost"}) == SOUND
@@ -118,12 +117,12 @@ def test_a_name_that_leads_to_a_private_network_needs_its_address_named_too(port
 @pytest.mark.parametrize(
     "url", ["", "http://", "http://127.0.0.1:0/", "http://user@127.0.0.1/", "http://\ud800/", "::"]
 )
-def test_what_is_no_address(url: str) -> None:
+def test_what_is_no_address(url):
     with pytest.raises(ApiError):
         fetch(url)
 
 
-def test_a_certificate_has_to_be_that_of_the_named_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_has_to_be_that_of_the_named_host(tmp_path, monkeypatch):
     """Though the connection goes to the address that was checked."""
     context, (pem, key) = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate(tmp_path)
     context.load_cert_chain(pem, key)
@@ -135,7 +134,7 @@ def test_a_certificate_has_to_be_that_of_the_named_host(tmp_path: Path, monkeypa
             fetch(f"https://localhost:{port}/voice.wav", audio_hosts=HERE | {"localhost"})
 
 
-def test_hosts_are_names_alone() -> None:
+def test_hosts_are_names_alone():
     assert hosts(["Media.example.org", "[::1]", "10.0.0.5"]) == {"media.example.org", "::1", "10.0.0.5"}
     for wrong in ("https://media.example.org", "media.example.org:80", "", "a/b"):
         with pytest.raises(ConfigError, match="is no host"):

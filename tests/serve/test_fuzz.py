@@ -40,7 +40,7 @@ def _with_sound(value: Any) -> Any:
 
 
 @pytest.mark.full
-def test_no_request_makes_the_server_fail() -> None:
+def test_no_request_makes_the_server_fail():
     import hypothesis
     from hypothesis import strategies as st
     from schemathesis import GenerationMode

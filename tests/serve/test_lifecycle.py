@@ -59,7 +59,7 @@ def pieces_captioned(served: Api) -> float:
 
 @pytest.mark.parametrize("stream", few([True, False]))
 @pytest.mark.parametrize("reset", few([True, False]))
-def test_a_client_that_vanishes_frees_its_slot_at_once(served: Api, stream: bool, reset: bool) -> None:
+def test_a_client_that_vanishes_frees_its_slot_at_once(served, stream, reset):
     before = pieces_captioned(served)
     crowd = [begun(served, stream=stream) for _ in range(6)]  # two are captioned, and the others wait
     while pieces_captioned(served) < before + 2:
@@ -73,7 +73,7 @@ def test_a_client_that_vanishes_frees_its_slot_at_once(served: Api, stream: bool
     assert text_of(ask(served.client(), spoken(1), "edge"))
 
 
-def test_clients_that_vanish_cost_the_others_nothing(served: Api) -> None:
+def test_clients_that_vanish_cost_the_others_nothing(served):
     expected = captioner(prompt__language="en").run_samples(voice(3), RATE).finish().caption
     vanishing = [begun(served) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
@@ -85,7 +85,7 @@ def test_clients_that_vanish_cost_the_others_nothing(served: Api) -> None:
 
 
 @pytest.mark.ci
-def test_a_queue_has_a_bound() -> None:
+def test_a_queue_has_a_bound():
     async def crowd(url: str, retries: int) -> list[Any]:
         async with AsyncOpenAI(base_url=f"{url}/v1", api_key=TOKEN, max_retries=retries) as client:
             return await asyncio.gather(*(ask(client, spoken(1)) for _ in range(12)), return_exceptions=True)
@@ -98,7 +98,7 @@ def test_a_queue_has_a_bound() -> None:
         assert all(map(text_of, asyncio.run(crowd(small.url, 20))))  # the client waits as it is told
 
 
-def test_what_is_too_large_is_refused() -> None:
+def test_what_is_too_large_is_refused():
     with api(clip_s=2.0, body_bytes=400_000, text_tokens=64, caption_s=60.0) as strict:
         client = strict.client()
         for seconds, says in ((3.0, r"The recording lasts longer than 2 s"), (20.0, "400000 bytes")):
@@ -112,7 +112,7 @@ def test_what_is_too_large_is_refused() -> None:
         ask(hasty.client(), spoken(1), "edge")
 
 
-def test_a_prompt_beyond_the_context_is_refused(served: Api) -> None:
+def test_a_prompt_beyond_the_context_is_refused(served):
     asked, forced = message(spoken(1), text="loud " * 5000), {"specdec": {"prompt.force": True}}
     with pytest.raises(openai.BadRequestError, match="may follow") as caught:
         ask(served.client(), asked, "edge", extra_body=forced)
@@ -122,7 +122,7 @@ def test_a_prompt_beyond_the_context_is_refused(served: Api) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"null", b'{"model": NaN}', b"\xff", b"[" * 100_000, b'{"a":"\\ud800"}']
 )
-def test_malformed_bodies(served: Api, body: bytes) -> None:
+def test_malformed_bodies(served, body):
     with closing(http.client.HTTPConnection("127.0.0.1", served.running.port, timeout=20)) as connection:
         connection.request("POST", "/v1/chat/completions", body, {"Authorization": f"Bearer {TOKEN}"})
         answer = connection.getresponse()
@@ -131,7 +131,7 @@ def test_malformed_bodies(served: Api, body: bytes) -> None:
     assert found["error"]["type"] == "invalid_request_error"
 
 
-def test_a_packed_body_is_refused_by_its_name(served: Api) -> None:
+def test_a_packed_body_is_refused_by_its_name(served):
     head = {"Content-Encoding": "gzip"}
     with pytest.raises(openai.APIStatusError, match="a body in gzip is not unpacked") as caught:
         served.client().post("/chat/completions", body={}, options={"headers": head}, cast_to=object)
@@ -139,7 +139,7 @@ def test_a_packed_body_is_refused_by_its_name(served: Api) -> None:
 
 
 @pytest.mark.ci
-def test_a_remote_edge_is_served_beside_captions(served: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remote_edge_is_served_beside_captions(served, monkeypatch):
     """With the same engine: the rounds of its clip are those of a cloud of its own."""
     monkeypatch.setenv("API_TOKEN", TOKEN)
     pair = mini_pair()
@@ -154,7 +154,7 @@ def test_a_remote_edge_is_served_beside_captions(served: Api, monkeypatch: pytes
 
 
 @pytest.mark.ci
-def test_a_runner_of_evaluations_is_served(served: Api) -> None:
+def test_a_runner_of_evaluations_is_served(served):
     """What lmms-eval's OpenAI-compatible model sends and reads: a data URL, text, a length beyond any caption."""
     (asked,) = at_address(f"data:audio/wav;base64,{spoken(6)}")
     asked["content"].append({"type": "text", "text": "Describe the voice."})

@@ -27,15 +27,15 @@ def wanted(schema: dict[str, Any]) -> tuple[str, ...]:
         {"enum": PITCH},
         {"type": ["string", "null"], "enum": [*PITCH, "another"]},
         {"anyOf": [{"type": "string", "enum": PITCH[:-1]}, {"type": "null"}], "title": "Pitch", "default": None},
+        {"anyOf": [{"$ref": "#/$defs/Pitch"}, {"type": "null"}]},  # as pydantic writes an Enum
     ],
 )
-def test_what_allows_every_class_is_kept(pitch: dict[str, Any]) -> None:
+def test_what_allows_every_class_is_kept(pitch):
     words = {"type": "array", "items": {"type": "string"}}
     properties = {"pitch": pitch, "emotions": words, "caption": {"type": "string", "description": "all of it"}}
-    assert wanted({"type": "object", "properties": properties, "required": ["pitch", "flags"]}) == (
-        *properties,
-        "flags",
-    )
+    shared = {"Pitch": {"type": "string", "enum": PITCH[:-1]}}
+    asked = {"type": "object", "properties": properties, "required": ["pitch", "flags"], "$defs": shared}
+    assert wanted(asked | {"additionalProperties": False}) == (*properties, "flags")
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,21 @@ def test_what_allows_every_class_is_kept(pitch: dict[str, Any]) -> None:
         ("age", {"type": "integer"}),
     ],
 )
-def test_what_a_caption_may_break_is_refused_by_name(name: str, schema: object) -> None:
+def test_what_a_caption_may_break_is_refused_by_name(name, schema):
     with pytest.raises(ApiError, match=name) as refused:
         wanted({"type": "object", "properties": {name: schema}})
     assert (refused.value.status_code, refused.value.code) == (400, "invalid_json_schema")
 
 
+@pytest.mark.parametrize("more", [{"oneOf": [{"required": ["age"]}]}, {"maxProperties": 0}, {"not": {}}])
+def test_what_the_whole_object_may_break_is_refused_by_name(more: dict[str, Any]) -> None:
+    with pytest.raises(ApiError, match=f"may break {next(iter(more))}"):
+        wanted({"type": "object", "properties": {"pitch": {}}, **more})
+
+
 @pytest.mark.parametrize(
     "schema", [{}, {"properties": []}, {"properties": {}}, {"properties": {"pitch": {}}, "required": 1}]
 )
-def test_what_wants_no_property_is_refused(schema: dict[str, Any]) -> None:
+def test_what_wants_no_property_is_refused(schema):
     with pytest.raises(ApiError, match="needs `properties`"):
         wanted(schema)

@@ -8,7 +8,7 @@ from tools.assisted import generate_assisted
 TOKENS = 12
 
 
-def test_the_assistant_changes_no_token_and_is_left_as_it_was() -> None:
+def test_the_assistant_changes_no_token_and_is_left_as_it_was():
     lossless = captioner(decoding__mode="lossless", decoding__max_new_tokens=TOKENS, decoding__loop_period=0)
     edge, cloud = lossless.pair.loaded
     clip = clip_of(lossless)

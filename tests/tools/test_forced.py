@@ -15,7 +15,7 @@ def forced(captioner: Captioner, clip: BenchClip) -> ForcedLoop:
 
 
 @pytest.fixture(scope="module")
-def loop(lossless: Captioner, clip: BenchClip) -> ForcedLoop:
+def loop(lossless, clip) -> ForcedLoop:
     return forced(lossless, clip)
 
 
@@ -26,14 +26,14 @@ def take(loop: ForcedLoop, mode: ForcedMode, text: tuple[int, ...], acceptance: 
 @pytest.mark.parametrize(
     ("mode", "acceptance"), few([("lossless", 0.5), ("hybrid", 0.0), ("hybrid", 1.0), ("edge", 0.5), ("cloud", 0.5)], 2)
 )
-def test_forced_drafts_never_change_the_text(loop: ForcedLoop, mode: ForcedMode, acceptance: float) -> None:
+def test_forced_drafts_never_change_the_text(loop, mode, acceptance):
     target = loop.target()
     assert len(target) == TOKENS
     assert take(loop, mode, target, acceptance, 1).ids == target
 
 
 @pytest.mark.full
-def test_forced_drafts_pass_as_often_as_asked(loop: ForcedLoop) -> None:
+def test_forced_drafts_pass_as_often_as_asked(loop):
     target = loop.target()
     all_of_them, none = take(loop, "lossless", target, 1.0), take(loop, "lossless", target, 0.0)
     assert accepted(all_of_them) == verified(all_of_them) == TOKENS - TOKENS // (K + 1)

@@ -20,11 +20,11 @@ def silent(_: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "text", "tower"), [("3b", 3.397e9, 0.64e9), ("7b", 7.616e9, 0.64e9)])
-def test_the_published_sizes_have_their_weights(name: str, text: float, tower: float) -> None:
+def test_the_published_sizes_have_their_weights(name, text, tower):
     assert parameters(SHAPES[name]) == pytest.approx(text + tower, rel=0.01)
 
 
-def test_what_does_not_fit_is_refused_before_anything_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_fit_is_refused_before_anything_is_built(monkeypatch):
     monkeypatch.setattr(full_size, "build", lambda *_, **__: pytest.fail("it was built"))
     monkeypatch.setattr(full_size.psutil, "virtual_memory", lambda: SimpleNamespace(available=8 * 2**30))
     with pytest.raises(ConfigError, match=r"3b needs 9\.\d GiB on cpu, and 8\.0 GiB are free"):
@@ -32,7 +32,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_built(monkeypatch: pyte
 
 
 @pytest.mark.ci
-def test_the_command_prints_a_table_or_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_a_table_or_json(capsys):
     main("tiny,tiny", dtype="float32", device="cpu", k=2, acceptance="0.5", rounds=1, threads=1, json=False)
     page = capsys.readouterr().out
     assert "step / floor" in page
@@ -50,7 +50,7 @@ def test_the_command_prints_a_table_or_json(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.gpu
 @pytest.mark.full
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_the_published_pair_steps_on_a_gpu() -> None:
+def test_the_published_pair_steps_on_a_gpu():
     free, needed = torch.cuda.mem_get_info()[0], 2 * sum(parameters(SHAPES[name]) for name in ("3b", "7b"))
     if free < needed + 2**31:
         pytest.skip(f"needs {needed / 2**30:.0f} GiB of GPU memory, and {free / 2**30:.0f} GiB are free")

@@ -1,7 +1,5 @@
 """The utterances of a recording made of labelled clips, in silence and in noise."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import soundfile
@@ -12,7 +10,7 @@ from training.corpus import SAMPLE_RATE
 
 @pytest.mark.data
 @pytest.mark.full
-def test_utterances_of_many_speakers_are_found(tmp_path: Path, data: Path) -> None:
+def test_utterances_of_many_speakers_are_found(tmp_path, data):
     clips = tool.choose(data, 180, np.random.default_rng(0))
     for title, samples, places in tool.variants(clips, 0):
         path = tmp_path / "long.flac"

@@ -1,7 +1,6 @@
 """Texts read as captions, from the command line."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,12 +20,11 @@ TEXTS = [
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(capsys) -> Run:
     """Runs the command in this process; the lines that it prints."""
 
-    def command(*arguments: object) -> list[str]:
-        monkeypatch.setattr(sys, "argv", ["read_captions", *map(str, arguments)])
-        main()
+    def command(*paths: Path) -> list[str]:
+        main(*paths)
         return capsys.readouterr().out.splitlines()
 
     return command
@@ -37,7 +35,7 @@ def write(path: Path, *lines: dict[str, object]) -> Path:
     return path
 
 
-def test_readings_and_their_score(run: Run, tmp_path: Path) -> None:
+def test_readings_and_their_score(run, tmp_path):
     texts = write(tmp_path / "texts.jsonl", *TEXTS)
     readings = [json.loads(line) for line in run(texts)]
     assert [list(reading) for reading in readings] == [["id", "caption", "labels", "emotions", "flags"]] * 5
@@ -56,7 +54,7 @@ def test_readings_and_their_score(run: Run, tmp_path: Path) -> None:
         },
         {"id": "b", "caption": "", "refusal": True, "language": "en"},
     )
-    assert run(texts, "--references", found) == [
+    assert run(texts, found) == [
         "caption ends where it should: 1 of 2 (50.0%)", "  of those that go on: 1 of 2 (50.0%)",
         "cut short: 0 of 2 (0.0%)", "refusals found: 1 of 1 (100.0%)", "refusals made up: 0 of 1 (0.0%)",
         "language right: 2 of 2 (100.0%)", "emotion right: 1 of 1 (100.0%)", "  none read: 0 of 1 (0.0%)",
@@ -65,7 +63,7 @@ def test_readings_and_their_score(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ['{"id": 7, "lang": "fr", "text": "a"}', '{"id": 7, "lang": "en"}', "[1]", "{"])
-def test_malformed_lines_end_in_a_sentence(run: Run, tmp_path: Path, line: str) -> None:
+def test_malformed_lines_end_in_a_sentence(run, tmp_path, line):
     (tmp_path / "texts.jsonl").write_text(line)
     with pytest.raises(SystemExit) as end:
         run(tmp_path / "texts.jsonl")

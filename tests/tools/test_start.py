@@ -8,7 +8,7 @@ from tools import start
 
 
 @pytest.mark.full
-def test_the_parts_of_a_start_are_timed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_parts_of_a_start_are_timed(capsys):
     start.main(starts=1)
     lines = capsys.readouterr().out.splitlines()[2:]
     rows = [re.fullmatch(r"([a-z-]+(?: [a-z]+)*).*?(\d+) ms +(\d+) ms *", line) for line in lines]

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from specdec_cli.prompts import PROMPTS, Language, Style
+from specdec_cli.prompts import PROMPTS
 from training.captions import TEMPLATES, WORDS, attributes_of, compose, is_well_formed, parse
 from training.labels import ATTRIBUTES, CLASSES
 
@@ -20,7 +20,7 @@ def _all_classes(attributes: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize(("language", "style"), KINDS)
-def test_round_trip(language: Language, style: Style) -> None:
+def test_round_trip(language, style):
     for classes in _all_classes(attributes_of(language, style)):
         caption = compose(classes, language, style)
         assert parse(caption.text, language) == classes
@@ -29,7 +29,7 @@ def test_round_trip(language: Language, style: Style) -> None:
             assert caption.text[start:stop] == WORDS[language][name][classes[name]]
 
 
-def test_every_prompt_has_a_template_and_every_class_a_word() -> None:
+def test_every_prompt_has_a_template_and_every_class_a_word():
     assert set(TEMPLATES) == set(PROMPTS)
     for attributes in WORDS.values():
         assert {name: tuple(attributes[name]) for name in ATTRIBUTES} == CLASSES

@@ -34,9 +34,7 @@ def evidence(id_: int) -> TokenEvidence:
         (2, 4, {"volume": "loud"}, -20.4, 0.0),  # the sound overrules it
     ],
 )
-def test_an_improvement_is_right_only_with_the_clouds_token(
-    position: int, theirs: int, right: dict[str, str], level: float | None, weight: float
-) -> None:
+def test_an_improvement_is_right_only_with_the_clouds_token(position, theirs, right, level, weight):
     def decode(ids: Sequence[int]) -> str:
         return "".join(PIECES[id_] for id_ in ids)
 

@@ -1,7 +1,6 @@
 """Label rules and speaker splits."""
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ from training.labels import (
 
 
 @pytest.mark.data
-def test_no_withheld_speaker_and_no_evaluation_corpus_is_trained_on(data: Path) -> None:
+def test_no_withheld_speaker_and_no_evaluation_corpus_is_trained_on(data):
     rows = read_rows(data)
     training = training_rows(rows)
     assert training
@@ -29,7 +28,7 @@ def test_no_withheld_speaker_and_no_evaluation_corpus_is_trained_on(data: Path) 
 
 
 @pytest.mark.data
-def test_report_speakers_are_women_and_men_in_equal_parts(data: Path) -> None:
+def test_report_speakers_are_women_and_men_in_equal_parts(data):
     voices = {(row.corpus, row.speaker, row.measures.gender) for row in report_rows(read_rows(data))}
     counts = Counter((corpus, gender) for corpus, _, gender in voices)
     each = {"ravdess": 1, "emodb": 1, "nemo": 1, "cremad": 3}

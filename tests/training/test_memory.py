@@ -7,13 +7,13 @@ from tests.mini_pair import RATE, captioner, voice
 from training.memory import shipped_captions
 
 
-def test_the_shipped_file_is_what_the_code_writes_for_the_shipped_weights() -> None:
+def test_the_shipped_file_is_what_the_code_writes_for_the_shipped_weights():
     weights = captioner(decoding__mode="hybrid").setup.models.weights
     assert SHIPPED_CAPTIONS.read_text(encoding="utf-8") == shipped_captions(weights)
 
 
 @pytest.mark.parametrize(("mode", "language"), [("edge", "zh"), ("cloud", "en")])
-def test_a_first_clip_gains_from_it_and_keeps_its_text(mode: str, language: str) -> None:
+def test_a_first_clip_gains_from_it_and_keeps_its_text(mode, language):
     guessing, plain = (
         captioner(decoding__mode=mode, prompt__language=language, decoding__guess_tokens=tokens)
         .run_samples(voice(1), RATE)

@@ -6,7 +6,7 @@ import pytest
 from training.oracle import oracle
 
 
-def test_the_oracle_takes_what_is_worth_most_first() -> None:
+def test_the_oracle_takes_what_is_worth_most_first():
     edge = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 0.0]])
     cloud = np.array([[1.0, 1.0], [1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
     best = oracle(edge, cloud, np.full(4, 4.0), np.full(4, 7.0), 4.0)

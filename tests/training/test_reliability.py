@@ -7,7 +7,7 @@ from specdec_cli.labels.calibration import SHIPPED, read_calibration
 from training.reliability import errors
 
 
-def test_errors_before_and_after_the_shipped_temperatures() -> None:
+def test_errors_before_and_after_the_shipped_temperatures():
     t = read_calibration(SHIPPED).models["cloud"].temperatures["emotion"]
     classes = {"sad": 0.8, "happy": 0.2}
     half_right = [Decision("cloud", "emotion", classes, "sad", truth, "s", "w", "hybrid") for truth in classes]

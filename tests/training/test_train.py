@@ -1,7 +1,6 @@
 """The pair's stages, one after another, on a few tones."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -27,7 +26,7 @@ class _Toy(Material):
 
 
 @pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch, toy: tuple[list[Source], dict[str, Waveform]]) -> None:
+def short(monkeypatch, toy) -> None:
     """Stages of a few steps, and a random Whisper."""
     state = {name.replace("ln_post", "layer_norm"): value for name, value in build_tower(6).state_dict().items()}
     monkeypatch.setattr("training.whisper.read_encoder_state", lambda _: state)
@@ -42,7 +41,7 @@ def short(monkeypatch: pytest.MonkeyPatch, toy: tuple[list[Source], dict[str, Wa
 
 @pytest.mark.full
 @pytest.mark.usefixtures("short")
-def test_all_stages_give_a_pair_and_the_same_command_again_changes_nothing(tmp_path: Path) -> None:
+def test_all_stages_give_a_pair_and_the_same_command_again_changes_nothing(tmp_path):
     work, output = tmp_path / "work", tmp_path / "pair"
     train.main(tmp_path, "", work, output)
     weights = {side.name: (output / side.name / "model.safetensors").read_bytes() for side in (EDGE, CLOUD)}

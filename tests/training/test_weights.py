@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from transformers import PreTrainedTokenizerFast
@@ -29,7 +28,7 @@ def captioners() -> dict[str, Captioner]:
 
 
 @pytest.fixture(scope="module")
-def captions(captioners: dict[str, Captioner], samples: Path) -> Captions:
+def captions(captioners, samples) -> Captions:
     """Default captions by side, clip and language."""
     found: Captions = {}
     for clip in json.loads((samples / "manifest.json").read_text(encoding="utf-8")):
@@ -40,13 +39,13 @@ def captions(captioners: dict[str, Captioner], samples: Path) -> Captions:
     return found
 
 
-def test_sizes() -> None:
+def test_sizes():
     files = [file for folder in SIDES.values() for file in folder.iterdir()]
     assert max(file.stat().st_size for file in files) < 50 * MEGABYTE
     assert sum(file.stat().st_size for file in files) < 90 * MEGABYTE
 
 
-def test_the_shipped_gate_was_fitted_to_the_shipped_weights() -> None:
+def test_the_shipped_gate_was_fitted_to_the_shipped_weights():
     gate = read_gate_file(WEIGHTS / "gate.json")
     shipped = {name: fingerprint([folder / "model.safetensors"]) for name, folder in SIDES.items()}
     assert gate.fitted_on["weights"] == shipped
@@ -54,7 +53,7 @@ def test_the_shipped_gate_was_fitted_to_the_shipped_weights() -> None:
     assert (of_fit["threshold"], of_fit["wake"]) == (gate.threshold, gate.wake)  # its figures are of these values
 
 
-def test_both_sides_share_a_vocabulary_and_pad_it_differently(captioners: dict[str, Captioner]) -> None:
+def test_both_sides_share_a_vocabulary_and_pad_it_differently(captioners):
     vocabularies = [PreTrainedTokenizerFast.from_pretrained(folder).get_vocab() for folder in SIDES.values()]
     assert vocabularies[0] == vocabularies[1] == train_tokenizer().get_vocab()
     sizes = [captioner.model.config.text_config.vocab_size for captioner in captioners.values()]
@@ -63,7 +62,7 @@ def test_both_sides_share_a_vocabulary_and_pad_it_differently(captioners: dict[s
 
 
 @pytest.mark.parametrize("folder", SIDES.values(), ids=SIDES)
-def test_files_around_the_weights(folder: Path) -> None:
+def test_files_around_the_weights(folder):
     generation = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
     extractor = json.loads((folder / "preprocessor_config.json").read_text(encoding="utf-8"))
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
@@ -73,13 +72,13 @@ def test_files_around_the_weights(folder: Path) -> None:
 
 
 @pytest.mark.full
-def test_captions_of_the_samples_are_well_formed(captions: Captions) -> None:
+def test_captions_of_the_samples_are_well_formed(captions):
     broken = {key: text for key, text in captions.items() if not is_well_formed(text, key[2], "default")}
     assert not broken
 
 
 @pytest.mark.full
-def test_most_of_what_the_samples_are_is_said(captions: Captions, samples: Path) -> None:
+def test_most_of_what_the_samples_are_is_said(captions, samples):
     for name in SIDES:
         right = []
         for clip in json.loads((samples / "manifest.json").read_text(encoding="utf-8")):
@@ -90,15 +89,13 @@ def test_most_of_what_the_samples_are_is_said(captions: Captions, samples: Path)
 
 
 @pytest.mark.parametrize(("language", "style"), few(PROMPTS))
-def test_every_prompt_is_answered_in_its_language_and_style(
-    captioners: dict[str, Captioner], samples: Path, language: str, style: str
-) -> None:
+def test_every_prompt_is_answered_in_its_language_and_style(captioners, samples, language, style):
     waveform = read_audio(samples / "en_male_pauses.flac")
     for captioner in captioners.values():
         assert is_well_formed(captioner.caption(waveform, language, style), language, style)
 
 
-def test_the_card_has_figures_and_the_notice_licences() -> None:
+def test_the_card_has_figures_and_the_notice_licences():
     card = (WEIGHTS / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert re.search(r"\| emotion, mean of corpora \|( \d+\.\d \|){4}", card)
     assert "CC BY-NC-SA 4.0" in card

@@ -2,18 +2,17 @@
 
 import pytest
 
-from specdec_cli import Finished, Round, Transcript
+from specdec_cli import Finished, Round
 from specdec_cli.decoding.length import MOST_DEFERRED
 from specdec_cli.transcript.recorder import timing, totals
 from specdec_cli.types import ModelWork, Source
 from tests.mini_pair import MODES
 
-Transcripts = dict[str, Transcript]
 CASES = [f"{mode}-{language}" for mode in MODES for language in ("zh", "en")] + ["asked-often", "never-asked"]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_rounds_add_up_to_the_caption(transcripts: Transcripts, case: str) -> None:
+def test_rounds_add_up_to_the_caption(transcripts, case):
     transcript = transcripts[case]
     assert "".join(r.committed_text for r in transcript.rounds).strip() == transcript.caption
     assert [r.index for r in transcript.rounds] == list(range(len(transcript.rounds)))
@@ -26,7 +25,7 @@ def test_rounds_add_up_to_the_caption(transcripts: Transcripts, case: str) -> No
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_was_not_measured_is_null_and_what_was_is_not(transcripts: Transcripts, case: str) -> None:
+def test_what_was_not_measured_is_null_and_what_was_is_not(transcripts, case):
     transcript = transcripts[case]
     timing, totals = transcript.timing, transcript.totals
     edge, cloud = case.split("-")[0] != "cloud", case.split("-")[0] != "edge"
@@ -72,7 +71,7 @@ def finished(tokens: int, *, edge: ModelWork | None, cloud: ModelWork | None) ->
 READ = ModelWork(1, 5, 40.0, 10.0, 100.0, 100, 20)
 
 
-def test_totals_of_a_run_that_was_cut_by_a_stop_rule() -> None:
+def test_totals_of_a_run_that_was_cut_by_a_stop_rule():
     rounds = [
         round_(0, "eeeee", drafted=5, accepted=5, escalated=False),
         round_(1, "aac", drafted=5, accepted=2, escalated=True),
@@ -89,7 +88,7 @@ def test_totals_of_a_run_that_was_cut_by_a_stop_rule() -> None:
     assert got.edge_token_share == pytest.approx(13 / 16)
 
 
-def test_times_of_two_models_and_of_one_that_was_never_asked() -> None:
+def test_times_of_two_models_and_of_one_that_was_never_asked():
     both = timing(finished(20, edge=READ, cloud=READ), load_s=1.0, audio_s=0.25)
     assert (both.prefill_edge_ms, both.prefill_cloud_ms) == (50.0, 50.0)
     assert (both.forwards_edge_ms, both.forwards_cloud_ms) == (150.0, 150.0)

@@ -50,7 +50,7 @@ def damaged(field: str) -> bytes:
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_damaged_line_is_named_with_its_field_and_nothing_is_written(tmp_path: Path, reader: str) -> None:
+def test_a_damaged_line_is_named_with_its_field_and_nothing_is_written(tmp_path, reader):
     path = tmp_path / "o.jsonl"
     healthy = good_line("/a.wav", duration_s=1.0).to_json().encode() + b"\n"
     for field in DAMAGE:
@@ -62,13 +62,13 @@ def test_a_damaged_line_is_named_with_its_field_and_nothing_is_written(tmp_path:
 
 
 @pytest.mark.parametrize("line", [b"{}", b"nonsense", b'[{"schema":1}]', b'{"schema":1}', b"\xff\xfe"])
-def test_what_is_no_transcript_at_all_is_named_too(line: bytes) -> None:
+def test_what_is_no_transcript_at_all_is_named_too(line):
     with pytest.raises(TranscriptError, match=r"x\.jsonl:3 is no transcript of schema 1: "):
         Transcript.from_json(line, "x.jsonl:3")
 
 
 @pytest.mark.parametrize("times", [{"end_s": 1.0}, {"start_s": 5.0}])
-def test_times_of_no_piece_are_refused_by_what_needs_them(tmp_path: Path, times: dict[str, object]) -> None:
+def test_times_of_no_piece_are_refused_by_what_needs_them(tmp_path, times):
     path = tmp_path / "o.jsonl"
     values = json.loads(good_line("/b.wav", start_s=1.0, end_s=2.0, duration_s=1.0).to_json()) | times
     path.write_text(json.dumps(values, separators=(",", ":")) + "\n")
@@ -77,7 +77,7 @@ def test_times_of_no_piece_are_refused_by_what_needs_them(tmp_path: Path, times:
             READERS[reader](path)
 
 
-def test_a_recording_without_a_line_end_is_no_half_transcript(tmp_path: Path) -> None:
+def test_a_recording_without_a_line_end_is_no_half_transcript(tmp_path):
     path = tmp_path / "a.wav"
     path.write_bytes(b"RIFF$\xfa\0\0WAVEfmt ")
     with pytest.raises(TranscriptError, match="is no transcript"):

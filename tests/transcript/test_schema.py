@@ -14,8 +14,6 @@ from specdec_cli.transcript import error_transcript, json_schema
 from specdec_cli.transcript.records import Models
 from tests.mini_pair import MODES
 
-Transcripts = dict[str, Transcript]
-
 
 def check(line: str) -> dict[str, Any]:
     """The object in a line, once it is known to fit the schema."""
@@ -31,12 +29,12 @@ def failed(message: str = "clip.wav is silent.", file: str = "clip.wav", **place
     )  # fmt: skip
 
 
-def test_the_shipped_file_is_the_schema_of_the_code() -> None:
+def test_the_shipped_file_is_the_schema_of_the_code():
     shipped = files("specdec_cli.transcript").joinpath("schema-1.json").read_text("utf-8")
     assert json.loads(shipped) == json_schema(), "run: python -m tools.reference"
 
 
-def test_the_schema_is_a_valid_one_and_closed() -> None:
+def test_the_schema_is_a_valid_one_and_closed():
     schema = json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     assert all(part["additionalProperties"] is False for part in (schema, *schema["$defs"].values()))
@@ -44,7 +42,7 @@ def test_the_schema_is_a_valid_one_and_closed() -> None:
 
 @pytest.mark.parametrize("language", ["zh", "en"])
 @pytest.mark.parametrize("mode", MODES)
-def test_every_mode_writes_valid_lines(transcripts: Transcripts, mode: str, language: str) -> None:
+def test_every_mode_writes_valid_lines(transcripts, mode, language):
     value = check(transcripts[f"{mode}-{language}"].to_json())
     assert value["schema"] == 1
     assert (value["mode"], value["language"]) == (mode, language)
@@ -54,7 +52,7 @@ def test_every_mode_writes_valid_lines(transcripts: Transcripts, mode: str, lang
     assert (value["models"]["cloud"] is None) == (mode == "edge")
 
 
-def test_an_error_line_is_valid_and_has_no_caption() -> None:
+def test_an_error_line_is_valid_and_has_no_caption():
     line = failed("clip.wav is\nsilent.", start_s=10.0, end_s=20.0).to_json()
     value = check(line)
     assert "\n" not in line
@@ -64,7 +62,7 @@ def test_an_error_line_is_valid_and_has_no_caption() -> None:
     assert set(value["timing"].values()) == {None}
 
 
-def test_a_line_is_one_line_of_readable_utf8(transcripts: Transcripts) -> None:
+def test_a_line_is_one_line_of_readable_utf8(transcripts):
     line = transcripts["hybrid-zh"].to_json()
     assert "\n" not in line
     assert "\\u" not in line
@@ -72,7 +70,7 @@ def test_a_line_is_one_line_of_readable_utf8(transcripts: Transcripts) -> None:
     assert any("\u4e00" <= character <= "\u9fff" for character in json.loads(line)["caption"])
 
 
-def test_the_bytes_of_a_file_name_come_back() -> None:
+def test_the_bytes_of_a_file_name_come_back():
     name = "语音/中文.wav".encode("gbk")
     line = failed(f"{os.fsdecode(name)} is empty.", os.fsdecode(name)).to_json()
     line.encode("utf-8")
@@ -85,5 +83,5 @@ def test_the_bytes_of_a_file_name_come_back() -> None:
 
 
 @pytest.mark.parametrize("name", ["nul\0.wav", "half\ud83d.wav"])
-def test_what_no_file_is_called_is_written_out(name: str) -> None:
+def test_what_no_file_is_called_is_written_out(name):
     assert check(failed(file=name).to_json())["file"].isprintable()

@@ -28,7 +28,7 @@ def _best(outcomes: list[SettingOutcome], budget: float, edge: Values = EDGE) ->
     return best_of(outcomes, alone, TuningPlan(("entropy",), (3,), budget, seed=0))[0]
 
 
-def test_the_setting_that_calls_least_within_one_standard_error_of_the_best_is_recommended() -> None:
+def test_the_setting_that_calls_least_within_one_standard_error_of_the_best_is_recommended():
     rng = np.random.default_rng(0)
     base = rng.uniform(0.5, 0.9, 200)
     best = _outcome(0.2, list(base + 0.05), threshold=1)
@@ -43,7 +43,7 @@ def test_the_setting_that_calls_least_within_one_standard_error_of_the_best_is_r
     assert _best([best, close, worse, dear], 0.01) is None
 
 
-def test_a_gain_that_may_be_none_recommends_nothing() -> None:
+def test_a_gain_that_may_be_none_recommends_nothing():
     """A gate that never calls the cloud closes 0% (0 to 0), and one that gains for few clips may gain nothing."""
     edge = np.tile([[0.0], [1.0]], (20, 1))
     silent, few, half = edge.copy(), edge.copy(), edge.copy()
@@ -54,7 +54,7 @@ def test_a_gain_that_may_be_none_recommends_nothing() -> None:
     assert _best([silent_, few_, half_], 0.3, edge) is half_
 
 
-def test_each_gate_is_run_at_up_to_three_places_within_the_budget() -> None:
+def test_each_gate_is_run_at_up_to_three_places_within_the_budget():
     swept = [
         _outcome(rate, [rate, rate], gate=gate, threshold=rate)
         for gate in ("entropy", "random")

@@ -26,7 +26,7 @@ def _example(rng: random.Random, group: int) -> Example:
     return Example(token, rng.randrange(20), id_ != 5 and rng.random() < second, group)
 
 
-def test_it_learns_which_attributes_are_changed_and_how_likely() -> None:
+def test_it_learns_which_attributes_are_changed_and_how_likely():
     rng = random.Random(0)
     found = [_example(rng, number // 10) for number in range(4000)]
     fitted = fit(found, {5: "volume", 7: "emotion", 8: "emotion"})
@@ -40,7 +40,7 @@ def test_it_learns_which_attributes_are_changed_and_how_likely() -> None:
     assert max(of_five) < 0.1
 
 
-def test_a_token_counts_by_the_class_that_it_changes() -> None:
+def test_a_token_counts_by_the_class_that_it_changes():
     """Synonyms are no changes, and an attribute may count more than others."""
     traces = [trace_of(seed) for seed in range(3, 9)]
 
@@ -57,7 +57,7 @@ def test_a_token_counts_by_the_class_that_it_changes() -> None:
     assert {example.weight for example in counted if example.changed} == {3.0}
 
 
-def test_a_token_decides_the_attribute_that_changes_with_its_rival() -> None:
+def test_a_token_decides_the_attribute_that_changes_with_its_rival():
     traces = [trace_of(seed) for seed in range(3, 9)]
 
     def classes(ids: tuple[int, ...]) -> dict[str, str | None]:
@@ -71,7 +71,7 @@ def test_a_token_decides_the_attribute_that_changes_with_its_rival() -> None:
     assert decided.keys() == {id_ for pair in unsure if (pair[0] >= 7) != (pair[1] >= 7) for id_ in pair}
 
 
-def test_too_little_to_learn_from_is_refused() -> None:
+def test_too_little_to_learn_from_is_refused():
     rng = random.Random(2)
     found = [_example(rng, 0) for _ in range(100)]
     with pytest.raises(ConfigError, match="too little"):

@@ -1,7 +1,5 @@
 """The file of recordings: read back, and refused where it was made otherwise or is something else."""
 
-from pathlib import Path
-
 import pytest
 
 from specdec_cli.errors import ConfigError, TranscriptError
@@ -12,7 +10,7 @@ from tests.tune.recorded import trace_of
 SETUP: dict[str, object] = {"prompt": "p", "language": "en", "models": {}}
 
 
-def test_recordings_made_otherwise_are_refused(tmp_path: Path) -> None:
+def test_recordings_made_otherwise_are_refused(tmp_path):
     path = tmp_path / "r.jsonl"
     with StoredRecordings(SETUP, path) as journal:
         journal.add(trace_of(0))
@@ -23,7 +21,7 @@ def test_recordings_made_otherwise_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ['{"recording": 1}', '{"recording":1,"file":"a', '{"schema":1,"file":"/a.wav"}', "[]"])
-def test_a_damaged_line_is_refused_with_its_number(tmp_path: Path, line: str) -> None:
+def test_a_damaged_line_is_refused_with_its_number(tmp_path, line):
     path = tmp_path / "r.jsonl"
     path.write_text(before := f"{trace_of(0).model_dump_json()}\n{line}\n", encoding="utf-8")
     with pytest.raises(TranscriptError, match=r"r.jsonl:2 is no"):
@@ -32,7 +30,7 @@ def test_a_damaged_line_is_refused_with_its_number(tmp_path: Path, line: str) ->
 
 
 @pytest.mark.parametrize("first", ['{"a": 1}', '{"recording": 1}', good_line("/a.wav").to_json(), "notes", " "])
-def test_another_file_is_left_alone(tmp_path: Path, first: str) -> None:
+def test_another_file_is_left_alone(tmp_path, first):
     """The output of a batch, too: with passes in it neither `batch` nor `export` could read it."""
     path = tmp_path / "r.jsonl"
     path.write_text(before := f"{first}\n{trace_of(0).model_dump_json()}\n", encoding="utf-8")

@@ -1,7 +1,5 @@
 """Recordings of clips: their texts are those of the decoding loop."""
 
-from pathlib import Path
-
 import pytest
 
 from specdec_cli.decoding.assemble import Pair, build_loop
@@ -13,7 +11,7 @@ from tests.tune.recorded import GROUPS, table_pair
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_texts_of_models_that_end_with_other_ids_are_those_of_the_loop(seed: int) -> None:
+def test_texts_of_models_that_end_with_other_ids_are_those_of_the_loop(seed):
     edge, cloud = table_pair(seed)
     edge.processor.eos_ids, cloud.processor.eos_ids = (3, 4, 5), (5, 6)
     pair, prompts = Pair.of(edge, cloud), (table_prompt(edge), table_prompt(cloud))
@@ -25,7 +23,7 @@ def test_texts_of_models_that_end_with_other_ids_are_those_of_the_loop(seed: int
         assert finished.token_ids == track.ids
 
 
-def test_the_part_that_is_recorded_is_the_part_that_is_captioned(tmp_path: Path) -> None:
+def test_the_part_that_is_recorded_is_the_part_that_is_captioned(tmp_path):
     path = str(write_voice(tmp_path / "a.wav", 3, 3.0))
     part = {"audio__start_s": 1.5, "audio__end_s": 2.5}
     pair = captioner(**part)

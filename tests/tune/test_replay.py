@@ -31,7 +31,7 @@ def claims(rng: random.Random) -> Grounding:
     )
 
 
-def test_an_exact_replay_is_what_a_run_does() -> None:
+def test_an_exact_replay_is_what_a_run_does():
     exact = partly = stopping = 0
     reasons = Counter[str | None]()
     for number in numbers():
@@ -64,7 +64,7 @@ def test_an_exact_replay_is_what_a_run_does() -> None:
         assert reasons["stood"] > 0, reasons
 
 
-def test_the_ends_of_the_scale_are_the_two_models() -> None:
+def test_the_ends_of_the_scale_are_the_two_models():
     for number in range(20):
         trace = trace_of(number)
         alone = replay(trace, Gate("never"), 3)
@@ -73,7 +73,7 @@ def test_the_ends_of_the_scale_are_the_two_models() -> None:
         assert (always.ids, always.rounds, always.exact) == (trace.cloud.ids, always.escalations, True)
 
 
-def test_no_gate_but_the_random_one_draws() -> None:
+def test_no_gate_but_the_random_one_draws():
     draws = set[int]()
     for number in range(20):
         trace = trace_of(number)

@@ -18,7 +18,7 @@ def population(seed: int, clips: int = 3000, settings: int = 25) -> Values:
 
 @pytest.mark.parametrize("alpha", [0.05, 0.1, 0.2])
 @pytest.mark.parametrize("clips", [40, 200])
-def test_the_risk_of_further_clips_is_within_the_bound_on_average(alpha: float, clips: int) -> None:
+def test_the_risk_of_further_clips_is_within_the_bound_on_average(alpha, clips):
     losses, rng, seen = population(0), np.random.default_rng(1), []
     every = np.concatenate([np.zeros((len(losses), 1)), losses], axis=1)  # first everything is escalated
     for _ in range(400):
@@ -30,7 +30,7 @@ def test_the_risk_of_further_clips_is_within_the_bound_on_average(alpha: float, 
     assert np.mean(seen) > alpha - 1.5 / clips - 0.05  # it does not escalate everything to be safe
 
 
-def test_the_last_setting_within_the_bound_is_certified() -> None:
+def test_the_last_setting_within_the_bound_is_certified():
     losses = np.zeros((39, 3))
     losses[0, 0] = losses[:3, 1] = losses[:1, 2] = 1.0
     found = certify(losses, 0.05)  # (1 + 1) / 40, and (3 + 1) / 40 is too many
@@ -39,7 +39,7 @@ def test_the_last_setting_within_the_bound_is_certified() -> None:
     assert certify(losses, 0.1) == (3, guarantee.model_copy(update={"alpha": 0.1, "differing": 3, "bound": 0.1}))
 
 
-def test_too_few_clips_certify_nothing() -> None:
+def test_too_few_clips_certify_nothing():
     for alpha, least in ((0.05, 19), (0.1, 9), (0.5, 1), (0.03, 33), (1.0, 0)):
         assert fewest(alpha) == least
         if least > 1:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import soundfile
 
 from specdec_cli.errors import ConfigError, WrongFileError
 from specdec_cli.inputs.manifest import Manifest
@@ -48,7 +49,7 @@ def four(**more: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("write", [parquet, arrow], ids=["parquet", "arrow"])
-def test_the_table_is_manifest_and_references_at_once(tmp_path: Path, write: Any) -> None:
+def test_the_table_is_manifest_and_references_at_once(tmp_path, write):
     ending = "parquet" if write is parquet else "arrow"
     source = write(tmp_path / f"train-00000-of-00001.{ending}", four(), FEATURES)
     rows, work = unpacked(source, tmp_path / "out")
@@ -64,7 +65,7 @@ def test_the_table_is_manifest_and_references_at_once(tmp_path: Path, write: Any
     assert found.labels == {"emotion": "sad"}
 
 
-def test_a_webdataset_gives_its_json_its_texts_and_its_classes(tmp_path: Path) -> None:
+def test_a_webdataset_gives_its_json_its_texts_and_its_classes(tmp_path):
     members = [
         ("./a/one.json", b'{"speaker": "ann", "age": 31, "words": [{"w": "hi"}]}'),
         ("./a/one.flac", sound(1, "FLAC")),
@@ -101,7 +102,7 @@ def test_a_webdataset_gives_its_json_its_texts_and_its_classes(tmp_path: Path) -
         assert part in told
 
 
-def test_links_in_a_tar_are_left_out_and_told(tmp_path: Path) -> None:
+def test_links_in_a_tar_are_left_out_and_told(tmp_path):
     source = tar(tmp_path / "set.tar", [("a.wav", sound(1))])
     with tarfile.open(source, "a") as file:
         for name, kind in (("b.wav", tarfile.SYMTYPE), ("c.wav", tarfile.LNKTYPE), ("d", tarfile.DIRTYPE)):
@@ -113,7 +114,7 @@ def test_links_in_a_tar_are_left_out_and_told(tmp_path: Path) -> None:
     assert work.skips.sentences() == ["links and devices in a tar are left out"]
 
 
-def test_splits_and_subsets_are_told_apart_by_files_and_folders(tmp_path: Path) -> None:
+def test_splits_and_subsets_are_told_apart_by_files_and_folders(tmp_path):
     for name in ("ihm/train-00000-of-00002", "ihm/train-00001-of-00002", "ihm/test-00000-of-00001", "sdm/test/0000"):
         parquet(tmp_path / "set" / f"{name}.parquet", [clip(1)])
     parquet(tmp_path / "set/.cache/train-00000-of-00001.parquet", [clip(1)])
@@ -134,7 +135,7 @@ def test_splits_and_subsets_are_told_apart_by_files_and_folders(tmp_path: Path) 
     ]
 
 
-def test_a_saved_data_set_and_one_file_by_its_split(tmp_path: Path) -> None:
+def test_a_saved_data_set_and_one_file_by_its_split(tmp_path):
     for split in ("train", "test"):
         arrow(tmp_path / "saved" / split / "data-00000-of-00001.arrow", [clip(3, split=split)])
     rows, _ = unpacked(f"{tmp_path}/saved:test", tmp_path / "out")
@@ -148,7 +149,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def test_hostile_names_become_safe_ones_without_collisions(tmp_path: Path) -> None:
+def test_hostile_names_become_safe_ones_without_collisions(tmp_path):
     rows = [{"audio": {"bytes": sound(n), "path": name}} for n, name in enumerate(HOSTILE)]
     found, work = unpacked(parquet(tmp_path / "set.parquet", rows), tmp_path / "in" / "out")
     assert work.count == len(HOSTILE) == len({row["file"] for row in found})
@@ -162,7 +163,7 @@ def test_hostile_names_become_safe_ones_without_collisions(tmp_path: Path) -> No
     assert len(list(Manifest.read(tmp_path / "in" / "out" / TABLE, strict=True))) == len(HOSTILE)
 
 
-def test_what_a_row_merely_names_on_this_machine_is_not_copied(tmp_path: Path) -> None:
+def test_what_a_row_merely_names_on_this_machine_is_not_copied(tmp_path):
     (tmp_path / "secret.wav").write_bytes(sound(1))
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "own.wav").write_bytes(sound(2))
@@ -175,7 +176,7 @@ def test_what_a_row_merely_names_on_this_machine_is_not_copied(tmp_path: Path) -
     assert work.skips.left_out == 4
 
 
-def test_columns_about_the_source_do_not_cut_the_file(tmp_path: Path) -> None:
+def test_columns_about_the_source_do_not_cut_the_file(tmp_path):
     more = {"begin_time": 12.5, "end_time": 20.0, "file": "/data/x.wav", "source_file": "kept", "id": "twice"}
     source = parquet(tmp_path / "set.parquet", [clip(1, **more), clip(2, **more)])
     rows, work = unpacked(source, tmp_path / "out")
@@ -186,7 +187,7 @@ def test_columns_about_the_source_do_not_cut_the_file(tmp_path: Path) -> None:
     assert "column begin_time is about the source" in " ".join(work.skips.sentences())
 
 
-def test_cells_of_every_type_are_kept(tmp_path: Path) -> None:
+def test_cells_of_every_type_are_kept(tmp_path):
     more: dict[str, Any] = {
         "day": datetime.date(2020, 1, 2), "nan": float("nan"), "nested": {"a": [{"b": "长"}, {"b": None}]},
         "captions": ["one", "two"], "vector": [1.5, 2.5], "yes": True,
@@ -202,25 +203,23 @@ def test_cells_of_every_type_are_kept(tmp_path: Path) -> None:
     assert Manifest.read(tmp_path / "out" / TABLE, strict=True).rows
 
 
-@pytest.mark.parametrize("shape", [(2, 800), (800, 2)])
-def test_decoded_channels_become_a_wav(tmp_path: Path, shape: tuple[int, int]) -> None:
-    import soundfile
-
-    rows = [{"audio": {"array": np.zeros(shape).tolist(), "path": "x", "sampling_rate": 8000}}]
-    (row,), _ = unpacked(parquet(tmp_path / "set.parquet", rows), tmp_path / "out")
-    assert soundfile.read(tmp_path / "out" / row["file"])[0].shape == (800, 2)
+SAMPLES = np.array([0.0, 0.5, -0.5] * 400)
 
 
-def test_decoded_samples_become_a_wav(tmp_path: Path) -> None:
-    import soundfile
-
-    rows = [{"audio": {"array": [0.0, 0.5, -0.5] * 400, "path": "x", "sampling_rate": 8000}}]
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [(SAMPLES, SAMPLES), (np.zeros((2, 800)), np.zeros((800, 2))), (np.zeros((800, 2)), np.zeros((800, 2)))],
+    ids=["one channel", "channels first", "channels last"],
+)
+def test_decoded_samples_become_a_wav(tmp_path, array, expected):
+    rows = [{"audio": {"array": array.tolist(), "path": "x", "sampling_rate": 8000}}]
     (row,), _ = unpacked(parquet(tmp_path / "set.parquet", rows), tmp_path / "out")
     read, rate = soundfile.read(tmp_path / "out" / row["file"])
-    assert (rate, list(read[:3])) == (8000, [0.0, 0.5, -0.5])
+    assert rate == 8000
+    assert np.array_equal(read, expected)
 
 
-def test_a_column_of_bytes_is_a_recording_by_its_name_or_by_choice(tmp_path: Path) -> None:
+def test_a_column_of_bytes_is_a_recording_by_its_name_or_by_choice(tmp_path):
     source = parquet(tmp_path / "set.parquet", [{"wav": sound(1), "other": sound(2, "FLAC")}])
     (row,), work = unpacked(source, tmp_path / "out")
     assert (tmp_path / "out" / row["file"]).read_bytes() == sound(1)
@@ -229,7 +228,7 @@ def test_a_column_of_bytes_is_a_recording_by_its_name_or_by_choice(tmp_path: Pat
     assert (row["file"], (tmp_path / "chosen" / row["file"]).read_bytes()) == ("000001.flac", sound(2, "FLAC"))
 
 
-def test_one_of_several_columns_is_chosen_by_name(tmp_path: Path) -> None:
+def test_one_of_several_columns_is_chosen_by_name(tmp_path):
     source = parquet(tmp_path / "set.parquet", [{"near": clip(1)["audio"], "far": clip(2)["audio"]}])
     with pytest.raises(ConfigError, match="several columns") as error:
         unpacked(source, tmp_path / "out")
@@ -241,7 +240,7 @@ def test_one_of_several_columns_is_chosen_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", range(1, 4))
-def test_a_later_run_goes_on_and_ends_alike(tmp_path: Path, at: int) -> None:
+def test_a_later_run_goes_on_and_ends_alike(tmp_path, at):
     for name in ("train-00000-of-00002", "train-00001-of-00002"):
         parquet(tmp_path / "set" / f"{name}.parquet", four(), FEATURES)
     whole, _ = unpacked(tmp_path / "set", tmp_path / "whole")
@@ -258,7 +257,7 @@ def test_a_later_run_goes_on_and_ends_alike(tmp_path: Path, at: int) -> None:
     assert files[0] == files[1]
 
 
-def test_another_folder_or_data_set_is_left_alone(tmp_path: Path) -> None:
+def test_another_folder_or_data_set_is_left_alone(tmp_path):
     one, other = (parquet(tmp_path / f"{n}" / "set.parquet", [clip(n)] * (n + 1)) for n in range(2))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "clip0.wav").write_bytes(b"mine")
@@ -277,7 +276,7 @@ def test_another_folder_or_data_set_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "noise"])
-def test_a_damaged_file_costs_no_other(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_file_costs_no_other(tmp_path, damage):
     tar(tmp_path / "set" / "a-0.tar", [(f"{n}.wav", sound(n)) for n in range(3)])
     parquet(tmp_path / "set" / "a-1.parquet", [clip(5)])
     whole = (tmp_path / "set" / "a-0.tar").read_bytes()
@@ -291,7 +290,7 @@ def test_a_damaged_file_costs_no_other(tmp_path: Path, damage: str) -> None:
 
 
 @pytest.mark.ci
-def test_memory_does_not_grow_with_the_data_set(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_data_set(tmp_path):
     rows = [{"audio": {"bytes": bytes([n]) * (1 << 20), "path": f"{n}.wav"}} for n in range(96)]
     layout = {"row_group_size": 96, "write_batch_size": 1, "use_dictionary": False, "compression": "none"}
     pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "set.parquet", **layout)
@@ -302,7 +301,7 @@ def test_memory_does_not_grow_with_the_data_set(tmp_path: Path) -> None:
     assert most < 48 << 20
 
 
-def test_only_what_needs_pyarrow_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_needs_pyarrow_asks_for_it(tmp_path, monkeypatch):
     parquet(tmp_path / "set.parquet", [clip(1)])
     tar(tmp_path / "set.tar", [("x.wav", sound(1))])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -320,9 +319,7 @@ def test_only_what_needs_pyarrow_asks_for_it(tmp_path: Path, monkeypatch: pytest
         ("notes.txt", "It takes .parquet"),
     ],
 )
-def test_what_is_no_data_set_is_refused_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, hint: str
-) -> None:
+def test_what_is_no_data_set_is_refused_with_what_to_do(tmp_path, monkeypatch, named, hint):
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     Path("folder/metadata.csv").write_text("file_name\n")

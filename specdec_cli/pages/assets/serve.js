@@ -3,7 +3,6 @@
 const place = (id) => document.getElementById(id);
 const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`)?.value;
 const SCALES = { entropy: [0, 5], "class-entropy": [0, 3], margin: [0, 1], logprob: [-5, 0], learned: [0, 1], random: [0, 1] };
-const FORMATS = ["wav", "mp3", "flac", "ogg", "m4a"]; // that a request may name; the bytes decide
 let token_ = ""; // of the server, in memory only
 let offer = null; // what the server says of its modes, models and gate
 let sound = null; // the recording
@@ -64,10 +63,10 @@ function gateInForce() {
   return dataset.moved ? { ...offer.gate, threshold: Number(value), wake: Number(value) } : offer.gate;
 }
 
-async function requestOf({ blob, format }, { mode, gate }) {
+async function requestOf({ blob }, { mode, gate }) {
   const moved = mode === "hybrid" && gate !== offer.gate;
   const specdec = { language: chosen("language"), ...(moved && { "gate.threshold": gate.threshold }) };
-  const content = [{ type: "input_audio", input_audio: { data: await base64(blob), format } }];
+  const content = [{ type: "input_audio", input_audio: { data: await base64(blob) } }];
   return JSON.stringify({ model: `specdec/${mode}`, stream: true, messages: [{ role: "user", content }], specdec });
 }
 
@@ -120,9 +119,10 @@ function draw() {
   place("input").classList.toggle("filled", Boolean(sound || microphone));
   place("progress").textContent = microphone ? say("Recording …", "正在录音 …") : (states[run?.state] ?? "");
   place("pieces")?.replaceChildren(...(pieces.length > 1 ? [timelineOf(pieces, sound.seconds, open, show), stepper(pieces, open, show)] : []));
-  put(place("said"), { lang: final?.language ?? chosen("language") ?? "en", "aria-busy": String(!final) }, []);
+  const writing = !final && ["encoding", "writing"].includes(run?.state);
+  put(place("said"), { lang: final?.language ?? chosen("language") ?? "en", "aria-busy": String(writing) }, []);
   place("said").textContent = final ? final.caption : rounds.map((round) => round.committed_text).join("");
-  place("said").classList.toggle("writing", !final && ["encoding", "writing"].includes(run?.state));
+  place("said").classList.toggle("writing", writing);
   place("result").replaceChildren(...noticesOf(final), ...(run?.state === "done" ? [downloads()] : []), ...(rounds.length ? resultOf(run, rounds, final) : []));
   if (focus) document.querySelector(`[data-key="${focus}"]`)?.focus();
 }
@@ -146,8 +146,7 @@ async function choose(blob, name, samples = null) {
   if (blob.size > offer.most_bytes) return tell(problem(say(`${name} is larger than the server takes (${Math.floor(offer.most_bytes / 1e6)} MB).`, `${name} 超过服务器的上限（${Math.floor(offer.most_bytes / 1e6)} MB）。`)));
   const known = samples ?? (await samplesOf(blob).catch(() => null)); // what a browser cannot decode the server may
   if (own !== choices) return;
-  const format = FORMATS.find((each) => name.toLowerCase().endsWith(`.${each}`)) ?? "wav";
-  sound = { blob, name, format, seconds: known && known.length / RATE, envelope: known?.length ? envelopeOf(known) : null };
+  sound = { blob, name, seconds: known && known.length / RATE, envelope: known?.length ? envelopeOf(known) : null };
   picture(playerOf(sound));
   caption();
 }
