@@ -70,6 +70,7 @@ OUTPUTS: list[Row] = [
     ("bench nested", "Name a folder that holds recordings itself"),
     ("compare none.wav --references other.tsv", "none.wav does not exist"),
     ("tune none.wav --references other.tsv", "none.wav does not exist"),
+    ("tune none.wav", "none.wav does not exist"),
     ("batch a.wav -o o.jsonl --set runtime.workers=100000", "runtime.workers takes"),
     (f"batch a.wav -o o.jsonl --batch-size {'9' * 5000}", "from 1 to 1024"),
     ("caption a.wav --set decoding.stop_strings=5", "decoding.stop_strings takes a list of texts, not 5"),
