@@ -188,12 +188,6 @@ def _elsewhere(item: InputFile, mark: LineState) -> bool:
 
 
 def _again(head: TranscriptHead) -> InputFile:
-<<<<<<< HEAD
-    """The recording of a line, to be captioned again; with an id and without pieces it may be a part of a file."""
-    part = head.id is not None and head.pieces is None
-    start_s, end_s = (head.start_s, head.end_s) if part else (None, None)
-    return InputFile(head.file, id=head.id, language=head.language, prompt=head.prompt, start_s=start_s, end_s=end_s)
-=======
     """How to caption the recording of a line again; one that has an id and is no piece may be a part of a file.
 
     Speaker, text and channel are those of its manifest, unless the recording is cut by a file or by its channels.
@@ -205,4 +199,3 @@ def _again(head: TranscriptHead) -> InputFile:
         return found
     channel = None if head.channel is None else head.channel - 1
     return replace(found, channel=channel, speaker=head.speaker, text=head.text)
->>>>>>> break1

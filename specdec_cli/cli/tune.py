@@ -98,13 +98,8 @@ def tune(
     return 1 if view.failures else 0
 
 
-<<<<<<< HEAD
-def _clips(view: View, files: Sequence[str]) -> dict[str, str]:
-    """Hash -> path of each recording that can be read; the others are shown as failed."""
-=======
 def _clips(view: View, recordings: Sequence[InputFile]) -> dict[str, str]:
-    """The recordings that can be read, by their bytes; the others are shown."""
->>>>>>> break1
+    """Hash -> path of each recording that can be read; the others are shown as failed."""
     clips: dict[str, str] = {}
     for recording in recordings:
         if recording.error is not None:
