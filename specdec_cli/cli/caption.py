@@ -35,7 +35,8 @@ def caption(
 
         ended = False
         try:
-            job.run(backend, lambda: False, tell=Printer(view, json=json, named=job.several))
+            printer = Printer(view, json=json, named=job.several, cut=job.config.audio.segment is not None)
+            job.run(backend, lambda: False, tell=printer)
             ended = True
         finally:
             conclude_clips(view, job.counts, output, ended=ended)

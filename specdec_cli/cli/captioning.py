@@ -29,7 +29,7 @@ from specdec_cli.console.plain import print_caption, write_line
 from specdec_cli.console.progress import show_totals
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
-from specdec_cli.format import marked
+from specdec_cli.format import count, marked
 from specdec_cli.inputs.find import Paths, require_sounds, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
 from specdec_cli.journal import read_lines
@@ -79,6 +79,7 @@ class Captioning:
         self.labelling = labelling(context)
         self._terms = Terms.of(self.config, labels=self.labelling is not None, measured=request.measure)
         self._refused = 0  # exit code if no recording could be opened; then nothing was written
+        self._renamed = 0  # recordings done before of which the manifest has another speaker or text
 
     def run(
         self,
@@ -111,6 +112,8 @@ class Captioning:
         ):
             tasks = find_tasks(self._inputs, stored, limit=request.limit, only_failed=request.retry_failed)
             counts.total = len(tasks)
+            if self.config.audio.cuts_path is None and isinstance(self._inputs, Manifest):
+                self._renamed = sum(task.renamed for task in tasks)
             if (outcomes := without_models(tasks, self._terms)) is not None:
                 if not any(task.marks for task in tasks):
                     self._refused = max((outcome.error.status for outcome in outcomes if outcome.error), default=0)
@@ -128,6 +131,9 @@ class Captioning:
         """Writes the exports; returns the exit code."""
         if isinstance(self._inputs, Manifest):
             view.skips.append(self._inputs.skips)
+        if self._renamed:
+            differ = f"the manifest has another speaker or text of {count(self._renamed, 'recording')} done before"
+            view.warn(f"{differ}: {self._given.output} keeps its own; --overwrite captions all anew")
         output, base = self._given.output, os.getcwd() if self._inputs is None else self._inputs.base
         written = True
         if self._exports is not None and output is not None and output.is_file():
@@ -178,11 +184,13 @@ class Printer:
     Attributes:
         json: print transcripts instead of captions.
         named: write the file's name before each caption.
+        cut: also write the start, end and speaker of the only piece of a recording, as those of several.
     """
 
     view: View
     json: bool
     named: bool
+    cut: bool = False
     _last: object = field(default=None, init=False)
 
     def __call__(self, outcome: Outcome, stored: Output | None = None) -> None:
@@ -201,7 +209,7 @@ class Printer:
             write_line(transcript.to_json())
         elif transcript.caption is not None:
             columns, speaker = [file] if self.named else [], ""
-            if transcript.start_s is not None:
+            if transcript.pieces is not None or (self.cut and transcript.start_s is not None):
                 columns += [f"{transcript.start_s or 0.0:.2f}", f"{transcript.end_s or 0.0:.2f}"]
                 speaker = f"{transcript.speaker}: " if transcript.speaker else ""
             flags = (*transcript.flags, *(("degraded",) if transcript.degraded else ()))

@@ -47,7 +47,8 @@ def plot(
         hint = f"There are {', '.join(words.attributes)}."
         raise ConfigError(f"The lexicon has no attribute {attribute!r}.", hint=hint)
     one = output if ending == kind else None
-    folder = folder_for(output, transcripts, "plot", "--output", KINDS) if one is None else one.parent
+    endings = [f".{each}" for each in KINDS]
+    folder = folder_for(output, transcripts, "plot", "--output", endings) if one is None else one.parent
     stored = Stored.read(transcripts, mode=only_mode, lexicon=words)
     pictures = list(timelines(stored, attribute, words.attributes[attribute]))
     if one is not None and len(pictures) > 1:

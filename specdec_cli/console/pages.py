@@ -145,8 +145,9 @@ def tuning_page(found: Tuning, _: int) -> Iterator[RenderableType]:
     yield table
     note = (
         "blocks, clips, time: shares of the blocks, of the clips and of cloud-only's time that the cloud got. Each "
-        "setting ran on clips other than those on which it was chosen. random escalates a fixed share of the blocks."
+        "setting ran on clips other than those on which it was chosen."
     )
+    note += " random escalates a fixed share of the blocks." if "random" in gates else ""
     yield Prose(Text(note, DIM), indent=1)
 
 
@@ -169,7 +170,7 @@ def _sentences(found: Tuning) -> Iterator[str | Text]:
     calls = f"{best.escalations_per_clip:.1f} calls per clip"
     yield Text(
         f"Recommended: {best.label}. The cloud gets {', '.join(known)} ({calls}).{closes} Of the settings {others}, "
-        f"this one gives it the least of {_OF[found.cost]}.",
+        f"this one gives the cloud the least of {_OF[found.cost]}.",
         GOOD,
     )
     if risk is not None:

@@ -20,7 +20,8 @@ SOUND_ENDINGS: Final = (
 )
 """Pattern of the endings of recordings: folders are searched for them, and tables may leave them out."""
 _ROOT: Final = 0
-_ENDING: Final = re.compile(rf"(.+)\.(?:{SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
+SOUND_FILE: Final = re.compile(rf"(.+)\.(?:{SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
+"""Matches the name of a recording; its group is the name without the ending."""
 
 
 class ByRecording(Generic[_Item]):
@@ -120,7 +121,7 @@ def parts_of(path: str) -> tuple[str, ...]:
 
 
 def _stem(name: str) -> str:
-    found = _ENDING.fullmatch(name)
+    found = SOUND_FILE.fullmatch(name)
     return found[1] if found else name
 
 
