@@ -17,7 +17,7 @@ from specdec_cli.journal import Change, Journal, StoredLine
 from specdec_cli.prompts import Language
 from specdec_cli.targets import TRANSCRIPTS
 from specdec_cli.targets import replace as replace_file
-from specdec_cli.transcript.lines import Line, Mark, head_of, settled, standing, transcript_at
+from specdec_cli.transcript.lines import Line, LineState, all_captioned, current_lines, head_of, transcript_at
 from specdec_cli.transcript.records import Transcript, TranscriptHead
 from specdec_cli.transcript.terms import Terms, made_by
 
@@ -47,13 +47,13 @@ class Task:
     """A recording, to be captioned or to be compared with what the output holds of it."""
 
     item: InputFile
-    marks: tuple[Mark, ...] = ()  # of its lines that stand, by their start
+    marks: tuple[LineState, ...] = ()  # of its lines that stand, by their start
     failed: bool = False  # whether it or a piece of it failed, or is missing
 
     @property
     def settled(self) -> bool:
         """Whether nothing is left to caption, unless the content has changed."""
-        return bool(self.marks) and (not self.failed or settled(self.marks))
+        return bool(self.marks) and (not self.failed or all_captioned(self.marks))
 
     @property
     def done(self) -> bool:
@@ -91,7 +91,7 @@ class Output(Journal[Line]):
 
     def __init__(self, path: Path | None, accepts: Check | None, *, anew: bool = True) -> None:
         self._tasks: dict[Key, Task] = {}
-        self._marks: dict[Key, list[Mark]] = {}  # of all lines, also of those that others replace
+        self._marks: dict[Key, list[LineState]] = {}  # of all lines, also of those that others replace
         self._items: dict[Key, InputFile] = {}
         self._order: list[int] = []  # places of all lines
         self._untidy = False  # lines may have been replaced, or those of a recording may be apart
@@ -110,7 +110,7 @@ class Output(Journal[Line]):
 
     def take(self, entry: Line) -> str | None:
         """Counts it to the lines of its recording."""
-        self._marks.setdefault(entry.key, []).append(Mark.of(entry))
+        self._marks.setdefault(entry.key, []).append(LineState.of(entry))
         self._items[entry.key] = _again(entry.head)
         self._order.append(entry.offset)
         return made_by(entry.head)
@@ -149,8 +149,8 @@ class Output(Journal[Line]):
         super()._read()
         self._accepts = _any  # the lines belong to this run
         for key, marks in self._marks.items():
-            stand = standing(marks)
-            complete = settled(stand) and all(mark.good for mark in stand)
+            stand = current_lines(marks)
+            complete = all_captioned(stand) and all(mark.good for mark in stand)
             self._tasks[key] = Task(self._items[key], stand, not complete)
         kept = [mark.offset for task in self._tasks.values() for mark in task.marks]
         if kept != self._order:

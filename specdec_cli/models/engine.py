@@ -234,8 +234,8 @@ def _forward_end_to_end(
 ) -> Sequence[torch.Tensor]:
     """One forward of all clips' tokens end to end; returns the logits of the last `rows` tokens of each clip.
 
-    Raises DecodingError where they are not finite: what attention masks is multiplied by 0, and NaN of one clip would
-    be NaN of all.
+    Raises DecodingError if they are not finite: masked values are multiplied by 0, so NaN in one clip would be NaN in
+    all.
     """
     sizes = [len(feed) for feed in feeds]
     spans = [(start, start + size) for start, size in zip(starts, sizes, strict=True)]

@@ -12,7 +12,7 @@ from specdec_cli.batch.local import MOST_READY_S, Loader, Prepared, Ready, prepa
 from specdec_cli.batch.output_file import Task
 from specdec_cli.batch.tasks import Outcome, Progress
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.transcript.lines import Mark
+from specdec_cli.transcript.lines import LineState
 from tests.batch.lines import failed_line, good_line
 from tests.mini_pair import captioner
 from tests.waiting import until
@@ -124,7 +124,7 @@ def test_a_stop_ends_a_wait():
 def test_what_cannot_be_read_any_more_keeps_its_caption(tmp_path):
     ready = partial(prepare, captioner(decoding__mode="edge"))
     none = InputFile(str(tmp_path / "none.wav"))
-    assert list(ready(Task(none, (Mark(0, 1, True, "0" * 64),)))) == [Outcome(none, captioned=True)]
+    assert list(ready(Task(none, (LineState(0, 1, True, "0" * 64),)))) == [Outcome(none, captioned=True)]
     (never_there,) = ready(Task(none))
     assert isinstance(never_there, Outcome)
     assert never_there.line.error is not None
