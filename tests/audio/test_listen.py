@@ -35,7 +35,7 @@ def test_a_caption_per_utterance_until_ctrl_c(specdec):
     outcome = specdec("listen", *QUICK, "-o", output, "--measure", "--labels")
     assert outcome.code == 0
     lines = list(read_transcripts(output))
-    assert outcome.lines == [line.caption for line in lines]
+    assert outcome.lines == [f"{line.start_s:.2f}\t{line.end_s:.2f}\t{line.caption}" for line in lines]
     for number, line in enumerate(lines):
         begin = 1.0 + number * 2.2
         assert (line.start_s, line.end_s) == pytest.approx((begin, begin + 1.2), abs=0.3)
