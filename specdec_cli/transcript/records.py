@@ -159,7 +159,7 @@ class ClassScores(Record):
 
 
 def _malformed(place: str, reason: str) -> WrongFileError:
-    hint = "Name a file of transcripts (.jsonl). If it is one: Delete that line, and caption the recording again."
+    hint = "Name a file of transcripts (.jsonl). If it is one, delete that line and caption the recording again."
     return WrongFileError(f"{place} is no transcript of schema 1: {reason}.", hint=hint)
 
 
