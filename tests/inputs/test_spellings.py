@@ -427,9 +427,7 @@ def test_a_folder_has_a_file_for_each_recording_where_the_recordings_stand(tmp_p
     assert [cuts.of(recording)[0].start_s for recording in recordings] == [0.0, 0.1]
 
 
-def test_what_transcripts_say_of_cuts_has_no_folder_of_the_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_transcripts_say_of_cuts_has_no_folder_of_the_machine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cuts").mkdir()
     (tmp_path / "cuts" / "talk.srt").write_text("00:00:01,000 --> 00:00:02,000\nhi\n")
