@@ -49,7 +49,7 @@ def __getattr__(name: str) -> Any:
     for module, names in _HOMES.items():
         if name in names:
             return getattr(import_module(f"specdec_cli.{module}"), name)
-    if name == "__version__":  # what looking it up imports, no other name needs
+    if name == "__version__":  # looking it up imports a module that no other name needs
         from importlib.metadata import PackageNotFoundError, version
 
         try:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
 
 def cache_folder(kind: str) -> Path | None:
-    """Where something of this kind is kept; the folder need not exist.
+    """The folder for files of a kind, which need not exist; None for a user without a home folder, as in containers.
 
-    None where there is no cache: a user without a home folder, as in containers. A relative XDG_CACHE_HOME is ignored,
-    as the XDG Base Directory Specification demands.
+    A relative XDG_CACHE_HOME is ignored, as the XDG Base Directory Specification demands.
     """
     home = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not home.is_absolute():
@@ -19,3 +19,9 @@ def cache_folder(kind: str) -> Path | None:
         except RuntimeError:
             return None
     return home / "specdec" / kind if home.is_absolute() else None
+
+
+def cache_place(kind: str, *made_of: object) -> Path | None:
+    """The path in the folder of a kind for something made of these values, told apart by `repr`; None: no cache."""
+    folder = cache_folder(kind)
+    return None if folder is None else folder / hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]

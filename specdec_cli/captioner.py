@@ -37,7 +37,7 @@ from specdec_cli.models.processor import Processor
 from specdec_cli.pair_loading import Loading, gate_file_of, learn_shipped, load_pair
 from specdec_cli.prompts import Language
 from specdec_cli.run import Run
-from specdec_cli.setup import Setup, opened
+from specdec_cli.setup import Setup, open_item
 from specdec_cli.text import file_name
 from specdec_cli.transcript import Started, Transcript
 from specdec_cli.transcript.updates import Update
@@ -54,11 +54,11 @@ class Captioner:
     """A loaded pair of models and the settings to use them with.
 
     Attributes:
-        sampling_rate: Hz, of the audio that the models take.
-        window_s: longest recording that they take at once, seconds.
-        gate: in force for all clips.
-        setup: what the transcripts of all clips have in common.
-        cuts: where recordings are cut, and what of that file was left out; None where no file says it.
+        sampling_rate: of the audio that the models take, Hz.
+        window_s: longest audio that the models read at once, seconds.
+        gate: the gate in force for all clips.
+        setup: the common part of all clips' transcripts.
+        cuts: the cuts of the file in `audio.segment`; None: no file is named.
     """
 
     def __init__(self, config: Config, pair: Pair, load_s: float | None = None, *, cuts: Cuts | None = None) -> None:
@@ -70,7 +70,7 @@ class Captioner:
         self.cuts = cuts or Cuts.of_config(config.audio)
         file = gate_file_of(config, pair)
         summed = config.gate_in_force == "class-entropy"
-        remote = summed and pair.edge in pair.remotes  # its tokens are summed here, not on a device
+        remote = summed and pair.edge in pair.remotes  # a remote edge's candidates are summed on the host
         self._synonyms = self.word_groups if config.acceptance.rule == "class" or remote else NO_SYNONYMS
         self.gate = Gate.of(config, file, self.class_groups if summed and not remote else None)
         self.setup = Setup.of(config, pair, load_s, file)
@@ -94,11 +94,11 @@ class Captioner:
 
         Args:
             config: a shipped name ("mini"), a path, or a finished configuration; None: SPECDEC_CONFIG or "mini".
-            settings: dotted name -> value, over everything else, e.g. {"decoding.k": 3}.
-            edge, cloud: names of models, folders or hub ids; without `config`, all else is what published models need.
-                One alone makes the mode: edge, or cloud.
-            loading: called with what is being loaded, for a display; the context lasts until it is.
-            cuts: those of `audio.segment`, if they were read before; None: read here, before models are.
+            settings: dotted name -> value, before all other settings, e.g. {"decoding.k": 3}.
+            edge, cloud: folders or hub ids of models; without `config`, all other settings suit published models. One
+                of the two alone sets the mode, edge or cloud.
+            loading: called with the name of what is loaded, for a display; the context lasts while it is loaded.
+            cuts: the cuts of `audio.segment`, if they were read before; None: they are read before the models.
 
         Raises:
             ConfigError: a setting is unknown, malformed or contradicts another.
@@ -109,18 +109,18 @@ class Captioner:
         if isinstance(config, Config) and flags:
             raise ConfigError("settings and models go with a configuration's name or path, not with a finished one")
         resolved = config if isinstance(config, Config) else load_config(config, flags=flags).config
-        cuts = cuts or Cuts.of_config(resolved.audio)  # what is wrong with them is said before models are loaded
+        cuts = cuts or Cuts.of_config(resolved.audio)  # a faulty file is reported before models are loaded
         started = time.perf_counter()
         pair = load_pair(resolved, loading)
         return cls(resolved, pair, time.perf_counter() - started, cuts=cuts)
 
     def variant(self, config: Config) -> Captioner:
-        """The same loaded models with other settings; ConfigError where these need other models."""
+        """The same loaded models with other settings; ConfigError if those need other models."""
         if any(self.config.models.get(role) != model for role, model in config.models.items()):
             hint = "Load a captioner with them, in mode hybrid for variants of every mode."
             raise ConfigError("A variant keeps the loaded models, and its settings need others.", hint=hint)
         edge, cloud = (getattr(self.pair, role) if role in config.models else None for role in ("edge", "cloud"))
-        # the shared vocabulary stays, so that a model alone writes what it writes in the pair
+        # the shared vocabulary stays, so that a model alone writes the text that it writes in the pair
         pair = replace(self.pair, edge=edge, cloud=cloud, guess_table=GuessTable())
         here, there = config.audio, self.config.audio
         same_cuts = (here.cuts_path, here.strict) == (there.cuts_path, there.strict)
@@ -137,7 +137,7 @@ class Captioner:
         `calibration` corrects the probabilities; None: the shipped one, for the mini pair. Raises ConfigError if it was
         made for other weights.
         """
-        # calibrations are made without a temperature
+        # a calibration holds for captions without a temperature
         drawn, weights = self.config.decoding.sampling, self.setup.models.weights
         scorer = Scorer(lexicon, None if drawn else calibration_for(weights, calibration))
         return self._with(scorer=scorer, grounds=self._grounds(lexicon))
@@ -145,7 +145,7 @@ class Captioner:
     def measuring(self) -> Captioner:
         """The same captioner, but its transcripts have figures of each clip in `measured`; see docs/acoustics.md.
 
-        With `gate.grounded` they have these anyway, and say in `agrees` which classes fit the figures.
+        With `gate.grounded` they have them in any case, and `agrees` says which classes fit the figures.
         """
         return self._with(measures=True)
 
@@ -159,7 +159,7 @@ class Captioner:
         return changed
 
     def caption(self, path: str | PathLike[str]) -> Transcript:
-        """Captions one recording as a whole; ConfigError if the settings cut it, and errors as in `runs`."""
+        """Captions a recording as a whole. Raises ConfigError if the settings cut it; other errors as in `runs`."""
         runs = self.runs(path)
         run = next(runs)
         if next(runs, None) is not None:
@@ -172,14 +172,14 @@ class Captioner:
             yield run.finish()
 
     def stream(self, path: str | PathLike[str]) -> Iterator[Update]:
-        """Captions a recording, yielding what happens; a silent piece raises its AudioContentError and ends it."""
+        """Captions a recording, yielding the updates of all pieces. A silent piece raises its AudioContentError."""
         for run in self.runs(path):
             yield from run
 
     def runs(self, path: str | PathLike[str]) -> Iterator[Run]:
-        """One run per piece of a recording; iterate a run for its updates, then ask it for its transcript.
+        """One run per piece of a recording: iterate it for its updates, or `finish()` it for its transcript.
 
-        Raises AudioError if the recording cannot be captioned as a whole; a silent piece fails its own run only.
+        Raises AudioError if the recording cannot be read, or captioned as a whole. A silent piece fails only its run.
         """
         recording = self.recording(InputFile(os.fsdecode(path)))
         for run in self.runs_of(recording):
@@ -188,11 +188,11 @@ class Captioner:
             yield run
 
     def recording(self, item: InputFile, longest_s: float = math.inf) -> Recording:
-        """A recording, read through once. Errors as in `runs`; TooLongError if its part is longer than `longest_s`."""
-        return opened(item, self.config.audio, self.cuts, self.sampling_rate, self.window_s, longest_s)
+        """A recording, read through once. Raises as `runs`, and TooLongError beyond `longest_s` seconds."""
+        return open_item(item, self.config.audio, self.cuts, self.sampling_rate, self.window_s, longest_s)
 
     def runs_of(self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()) -> Iterator[Run]:
-        """One run per piece of a recording, given as `item`, except the pieces with an index in `skip`."""
+        """One run per piece of a recording, except those with an index in `skip`; `item` is the input that names it."""
         item = item or InputFile(recording.path)
         setup, count, pieces = self.setup.of_item(item), len(recording.cuts), recording.pieces(skip)
         while True:
@@ -216,14 +216,14 @@ class Captioner:
     def grounding(
         self, measuring: Callable[[], Measured], language: Language, lexicon: Lexicon | None = None
     ) -> Grounding | None:
-        """The check of a caption's claims against the sound; None if neither the settings nor `lexicon` want one."""
+        """The check of a caption's claims against the sound; None if neither settings nor `lexicon` call for it."""
         if (lexicon := lexicon or self.setup.grounds) is None:
             return None
         arbitrates = self.config.arbitrates
         return Grounding(lexicon, language, self.pair.writer.text, self.setup.caption, measuring, arbitrates)
 
     def _grounding_of(self, clip: Started, samples: npt.NDArray[np.float32], dbfs: float | None) -> Grounding | None:
-        """The same for a clip, which is measured when that is needed, unless it was before."""
+        """The `grounding` of a clip, which is measured at its first use unless it was measured before."""
         known, scorer = clip.measured, self.setup.scorer
         if known is None:
             return self.grounding(partial(measure, samples, self.sampling_rate, dbfs), clip.language)
@@ -237,11 +237,11 @@ class Captioner:
         Args:
             samples: mono [n]: floats of full scale 1.0, or integers of 8 (unsigned), 16 or 32 bits.
             sample_rate: of the samples, Hz; they are resampled to `sampling_rate`.
-            name: what to call it in messages and in the transcript.
-            start_s: its place in the recording that it is a piece of, seconds; None: it is a whole one.
+            name: of the recording, in messages and in the transcript.
+            start_s: start of the samples in the recording that they are a piece of, seconds; None: they are all of it.
 
         Raises:
-            AudioContentError: not a mono recording, too short, too long, silent, or not finite.
+            AudioContentError: the samples are not mono, too short, too long, silent, or not finite.
         """
         recording = from_samples(samples, sample_rate, self.sampling_rate, self.window_s, file_name(name), start_s)
         (run,) = self.runs_of(recording)
@@ -250,14 +250,14 @@ class Captioner:
         return run
 
     def remember(self, transcripts: Iterable[Transcript]) -> None:
-        """Lets captions be guessed from earlier ones of the same models and instruction; no text depends on it."""
+        """Counts earlier captions of the same models and instruction for guesses, which change no text."""
         for transcript in transcripts:
             ids = [id_ for each in transcript.rounds for id_ in each.committed_ids]
             sources = [source for each in transcript.rounds for source in each.source]
             self.pair.learn(self.config, transcript.prompt, ids, sources, transcript.models.weights)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The caption that token ids write."""
+        """The caption in the text of token ids."""
         return self.setup.caption(self.pair.writer.text(ids))
 
     @cached_property
@@ -267,7 +267,7 @@ class Captioner:
 
     @cached_property
     def class_groups(self) -> Groups:
-        """The same on the drafting model's device, for the gate `class-entropy`."""
+        """`word_groups` on the drafting model's device, for the gate `class-entropy`."""
         model = self.pair.local("edge") or self.pair.local("cloud")
         return Groups.of(self.word_groups, self.pair.vocab_size, "cpu" if model is None else model.device)
 
@@ -293,7 +293,7 @@ class Captioner:
         )
 
 
-@lru_cache(maxsize=4)  # variants of a captioner have the same
+@lru_cache(maxsize=4)  # variants of a captioner share them
 def _word_groups(writer: Processor, vocab_size: int, language: Language) -> Synonyms:
     pieces = ((id_, writer.word(id_)) for id_ in range(vocab_size))
     return Lexicon.shipped().vocabularies[language].synonyms(pieces)

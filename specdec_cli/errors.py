@@ -11,17 +11,17 @@ from collections.abc import Iterable
 from typing import ClassVar, Final
 
 FLAGS: Final[dict[str, str]] = {}
-"""Setting -> its option of the command line, which fills this in."""
+"""Setting -> its option on the command line. The command line fills this in."""
 
 _LISTED: Final = 8  # problems beside the first
 BROKEN_PIPE_STATUS: Final = 141
-"""The status that a shell reports for a program whose output nobody reads any more (128 + SIGPIPE)."""
+"""The status that a shell reports for a program whose output is no longer read (128 + SIGPIPE)."""
 
 
 class SpecdecError(Exception):
-    """Base of all errors that specdec raises on purpose: a sentence that names the values, and what to do about it."""
+    """Base of all errors that specdec raises on purpose: a sentence that names the values, and a hint what to do."""
 
-    status: ClassVar[int] = 3  # of a command that it ends; see `EXIT_CODES`
+    status: ClassVar[int] = 3  # of a command that the error ends; see `EXIT_CODES`
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -30,11 +30,11 @@ class SpecdecError(Exception):
 
     @property
     def advice(self) -> str | None:
-        """The hint; on the command line, every setting in it is followed by its option."""
+        """The hint. On the command line, its option follows every setting in it, but for `decoding.k=3`."""
         if self.hint is None:
             return None
         options = {name: f"{name} ({flag})" for name, flag in FLAGS.items()}
-        return re.sub(r"\b[a-z]+\.[a-z_]+\b", lambda name: options.get(name[0], name[0]), self.hint)
+        return re.sub(r"\b[a-z]+\.[a-z_]+\b(?!=)", lambda name: options.get(name[0], name[0]), self.hint)
 
 
 class ConfigError(SpecdecError):
@@ -80,11 +80,11 @@ class AudioContentError(AudioError):
 
 
 class TooLongError(AudioContentError):
-    """Longer than any recording that is read, or than a server takes: nobody has to read all of its bytes."""
+    """A recording, or a part of one, beyond the longest that is read, or that a server takes."""
 
 
 class CutsError(AudioContentError):
-    """Given cuts, or a given part, that a recording does not have, or that do not fit it."""
+    """Cuts, or a part, a channel or a track, that a recording does not have."""
 
 
 class DeviceError(SpecdecError):
@@ -106,7 +106,7 @@ class ScoresError(DecodingError):
 class CloudError(SpecdecError):
     """A remote cloud that cannot be reached, refuses to answer, or answers nonsense."""
 
-    about_clip = False  # whether it concerns this clip alone and says nothing about the next
+    about_clip = False  # whether the error concerns this clip alone, so that the next one may call the cloud
 
 
 class EdgeError(SpecdecError):
@@ -118,17 +118,17 @@ class TranscriptError(SpecdecError):
 
 
 class WrongFileError(TranscriptError):
-    """Another file than a command can read or may write, which the command line can name instead."""
+    """A file that a command cannot read or may not write; another one can be named instead."""
 
     status = 2
 
 
 class UnexpectedError(SpecdecError):
-    """An error that nobody foresaw: memory ran out, or a bug. The original exception is its cause."""
+    """An error that was not foreseen: memory ran out, or a bug. The original exception is its cause."""
 
 
 def raise_if_any(problems: Iterable[ConfigError]) -> None:
-    """Raise the first of `problems`, with the messages of the others in its hint."""
+    """Raises the first of `problems`, if there is one, with the messages of the others in its hint."""
     found = list({problem.message: problem for problem in problems}.values())
     if found[1:]:
         others = "\n".join(f"- {other.message}" for other in found[1 : _LISTED + 1])
@@ -139,7 +139,10 @@ def raise_if_any(problems: Iterable[ConfigError]) -> None:
 
 
 def typed(error: BaseException, log: logging.Logger | None = None) -> SpecdecError:
-    """The error itself, or an `UnexpectedError` around one of another kind, so that it ends one clip and not all."""
+    """The error itself if it is a SpecdecError, else an `UnexpectedError` around it: it fails one clip, not all.
+
+    `log`: where to write the traceback of such an error, at debug level.
+    """
     if isinstance(error, SpecdecError):
         return error
     if log is not None:

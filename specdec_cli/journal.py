@@ -1,4 +1,4 @@
-"""Outputs that a later run resumes: whole JSON lines, appended by one run at a time, made with the same settings."""
+"""Outputs that a later run resumes: whole JSON lines, made with the same settings, appended by one run at a time."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ Change = tuple[str, object, object]
 
 Entry = TypeVar("Entry")
 Accepts = Callable[[Entry], Iterable[Change] | None]
+"""From an entry to each setting in which it differs from the run's; None for an entry that the run leaves alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredLine:
-    """One line of a journal: its number from 1, its first byte's place in the file, and its bytes with the newline."""
+    """One line of a journal."""
 
-    number: int
-    offset: int
-    raw: bytes
+    number: int  # 1-based
+    offset: int  # of its first byte in the file
+    raw: bytes  # with the newline
 
     @property
     def torn(self) -> bool:
-        """Whether it is the beginning of a line, or the zeros that a power cut left."""
+        """Whether it is only the beginning of a line, or zeros that a power cut left."""
         if self.raw.endswith(b"\n"):
             return False
         try:
@@ -45,31 +46,30 @@ class StoredLine:
 
 
 class Journal(Generic[Entry]):
-    """The output of a run, which a later run goes on from: no other run writes it until it is closed.
+    """The output of a run, which a later run resumes. No other run writes it until it is closed.
 
-    Opening it reads what it holds, and cuts off half a line at the end. A subclass says what a line is (`parsed`), and
-    takes the lines that belong to the run (`take`). Use it as a context manager.
+    Opening it reads its lines, and cuts off half a line at the end. A subclass parses a line (`parsed`), and takes the
+    lines of the run (`take`). Use it as a context manager.
 
     Args:
-        path: the file; created with the first line. None: nothing is kept.
-        kind: what its lines are.
-        accepts: the one check of whether a line belongs to the run: gives each setting in which it was made otherwise,
-            or None for a line that the run leaves alone. Without a check nothing is read; `clear` will drop it all.
+        path: the file, created with the first line. None: nothing is kept.
+        kind: of the file.
+        accepts: see `Accepts`. None: nothing is read, since `clear` will drop all lines.
         anew: whether the command has --overwrite, for hints.
 
     Raises:
-        TranscriptError: another run is writing it, its folder cannot be written, a line is damaged, or it ends in
-            something else.
-        ConfigError: a line was made otherwise.
+        TranscriptError: another run is writing the file, its folder cannot be written, a line is damaged, or the file
+            ends in something else.
+        ConfigError: a line was made with other settings.
     """
 
     def __init__(self, path: Path | None, kind: Kind, accepts: Accepts[Entry] | None, *, anew: bool = True) -> None:
         self._anew = ", name a new file, or start anew: --overwrite" if anew else ", or name a new file"
         self.path, self._kind = Path(os.devnull) if path is None else path, kind
         self._accepts = accepts
-        self._made_by: dict[str, tuple[int, Entry]] = {}  # models of a line -> number of the first, and itself
+        self._made_by: dict[str, tuple[int, Entry]] = {}  # models -> the first entry that they made, and its number
         self._lock = None if path is None else _locked(path)
-        self._new = False  # whether the first line creates the file, which must not have come meanwhile
+        self._new = False  # whether the first line creates the file, which must not exist by then
         try:
             self._new = path is not None and not require_ours(path, kind)
             if accepts is not None:
@@ -85,25 +85,22 @@ class Journal(Generic[Entry]):
         self._close()
 
     def parsed(self, line: StoredLine) -> Entry:
-        """The entry in a line; raises TranscriptError, with its number, if the line is damaged."""
+        """The entry in a line. Raises TranscriptError, with the line's number, if it is damaged."""
         raise NotImplementedError
 
     def take(self, entry: Entry) -> str | None:
-        """Takes a line of the run. Returns a name of its models; None if none were loaded for it."""
+        """Takes an entry of the run. Returns a name for its models; None if no models were loaded for it."""
         raise NotImplementedError
 
     def require(self, changes: Accepts[Entry]) -> None:
-        """Checks the lines that were read once more, by `changes`, when the models are loaded."""
+        """Checks the entries that were read again, once the models are loaded. Raises ConfigError as opening does."""
         for number, entry in self._made_by.values():
             self._refuse(number, changes(entry))
 
     def append(self, line: str) -> None:
-        """Appends a line, all of it or nothing, whatever ends the process; it is on the disk then.
+        """Appends a line, whole or not at all, whatever ends the process. It is on the disk when this returns.
 
-        A last line without a newline gets it first.
-
-        Raises:
-            TranscriptError: the disk is full, for example.
+        A last line without a newline gets one first. Raises TranscriptError if the line cannot be written.
         """
         data = f"{line}\n".encode()
         real, mode = os.path.realpath(self.path), "x+b" if self._new else "a+b"
@@ -120,11 +117,10 @@ class Journal(Generic[Entry]):
                 os.fsync(file.fileno())
 
     def clear(self) -> None:
-        """Drops all that the file holds."""
+        """Drops all lines."""
         self._cut(0)
 
     def _read(self) -> None:
-        """Takes the lines that the file holds."""
         for line in self._lines():
             entry = self.parsed(line)
             changes = self._accepts(entry) if self._accepts is not None else ()
@@ -141,10 +137,9 @@ class Journal(Generic[Entry]):
             raise ConfigError(f"{self.path}:{number} was made with other settings: {listed}.", hint=hint)
 
     def _lines(self) -> Iterator[StoredLine]:
-        """The lines in order, but for empty ones; half a line at the end is cut off.
+        """The lines in order, without empty ones; half a line at the end is cut off.
 
-        Raises:
-            TranscriptError: the file ends in something else, which is left alone; or it cannot be read.
+        Raises TranscriptError if the file cannot be read, or ends in something else, which is left alone.
         """
         for line in read_lines(self.path) if self.path.is_file() else ():
             if not line.torn:
@@ -169,7 +164,7 @@ class Journal(Generic[Entry]):
 
 
 class Watch(Protocol):
-    """Shows the progress of a run in steps, announced one by one, and the recordings that cannot be used."""
+    """Shows the steps of a run as they are made, and the recordings that cannot be used."""
 
     def begin(self, steps: int) -> None: ...
     def step(self, what: str) -> None: ...
@@ -178,10 +173,9 @@ class Watch(Protocol):
 
 
 def read_lines(path: Path, offset: int = 0) -> Iterator[StoredLine]:
-    """The lines of a file that need not be held, from a line's offset on, and counted from there; no empty ones.
+    """The lines of a file from the offset of a line on, numbered from there, without empty ones. Needs no lock.
 
-    Raises:
-        TranscriptError: it cannot be read, or a line is longer than any that specdec writes, as in a recording.
+    Raises TranscriptError if the file cannot be read, or if a line is longer than `LONGEST`, as in a recording.
     """
     hint = "Name a file that `specdec caption --output` or `specdec batch` wrote."
     try:
@@ -198,16 +192,15 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[StoredLine]:
 
 
 def lock_file(path: Path) -> Path:
-    """The file in the same folder that is locked while a journal is open; its name is always short."""
+    """The file in the same folder that is locked while a journal is open. Its name is short, however long `path` is."""
     real = Path(os.path.realpath(path))
     return real.with_name(f".specdec-{hashlib.sha256(os.fsencode(real.name)).hexdigest()[:16]}.lock")
 
 
 def _locked(path: Path) -> FileLock:
-    """The lock of a journal, which this process holds."""
     lock = FileLock(lock_file(path), timeout=0, thread_local=False)
     with writing(path):
-        if not lock_file(path).parent.is_dir():  # which the lock would create
+        if not lock_file(path).parent.is_dir():  # filelock would create the folder
             raise FileNotFoundError("its folder does not exist: create it first")
         try:
             lock.acquire()

@@ -1,7 +1,7 @@
-"""The mark by which specdec knows a file that it wrote: a digest of all the rest, at the file's end.
+"""The mark by which specdec knows a file that it wrote: a digest of the rest of the file, at its end.
 
-The mark is a comment where the format has comments, a text chunk in a PNG, and a field in a JSON object. No file of
-another origin has one by chance, and after any edit it no longer fits.
+The mark is a comment if the format has comments, a text chunk in a PNG, and a field in a JSON object. No other file has
+one by chance, and after any edit it no longer fits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CHUNK: Final = b"tEXtSource\0"  # a chunk of text with the keyword "Source", se
 
 
 def sealed(content: bytes, kind: str) -> bytes:
-    """An SVG, HTML, PNG, PDF or JSON file with its mark; `kind` is a word for what it holds."""
+    """The content of an SVG, HTML, PNG, PDF or JSON file with its mark; `kind` is a word for the kind of file."""
     if content.startswith(_PNG):
         return _with_mark(content.removesuffix(_PNG_END), kind)
     if content.startswith(b"{"):
@@ -31,7 +31,7 @@ def sealed(content: bytes, kind: str) -> bytes:
 
 
 def fits(content: bytes, kind: str) -> bool:
-    """Whether a file is as specdec wrote it as this kind."""
+    """Whether a file's content is as specdec wrote it, as this kind."""
     at = content.rfind(f"specdec:{kind}:".encode(), max(0, len(content) - LONGEST))
     before = _around(content, b"")[0]
     return at >= len(before) and _with_mark(content[: at - len(before)], kind) == content
@@ -54,13 +54,17 @@ def _around(content: bytes, mark: bytes) -> tuple[bytes, bytes]:
 
 
 EXPORTS: Final = ".specdec-exports"
-"""File in a folder of exports: a digest of whatever specdec writes there, a line each, added before it is written."""
+"""Name of the list in a folder of exports: a digest a line for each file, added before the file is written."""
 
 HEAD_OF_EXPORTS: Final = "specdec exports"
+"""First line of the list."""
 
 
 def listed(folder: Path) -> set[str] | None:
-    """The digests of what specdec exported to a folder; None if the list is another file. OSError: unreadable."""
+    """The digests of what specdec exported to a folder; None if the list is a file of another origin.
+
+    Raises OSError if it cannot be read.
+    """
     index = folder / EXPORTS
     if not os.path.lexists(index):
         return set()

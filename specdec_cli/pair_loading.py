@@ -1,4 +1,4 @@
-"""Loads what a configuration names: the models of its mode, here or at servers, and the learned gate's file."""
+"""Loads or connects the models that a configuration names, and reads the learned gate's file."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ if TYPE_CHECKING:
     from specdec_cli.models.download import Watch
 
 Loading = Callable[[str], "AbstractContextManager[Watch | None]"]
-"""Called with the name of what is loaded. The context lasts for the loading; it may yield a watch over a download."""
-
+"""Called with the name of what is loaded. The context lasts while it is loaded, and may yield a `Watch`."""
 
 SHIPPED_CAPTIONS: Final = Path(__file__).parent / "mini" / "weights" / "captions.json"
-"""Captions that the mini pair guesses from at first; `training.memory` writes the file."""
+"""Captions from which the mini pair guesses at first; `training.memory` writes the file."""
 
 
 def load_pair(config: Config, loading: Loading) -> Pair:
-    """The models that the configured mode needs; errors as in `Captioner.load`."""
+    """The models that the configured mode needs, loaded or connected; errors as in `Captioner.load`."""
     used, edge, cloud = config.models, config.edge, config.cloud
     drafting: AudioLM | Vllm | None = None
     verifying: AudioLM | RemoteModel | None = None
@@ -63,7 +62,7 @@ def _connect_edge(config: Config, edge: EdgeConfig) -> Vllm:
 
 
 def gate_file_of(config: Config, pair: Pair) -> GateFile | None:
-    """The learned gate's file; None if another gate is in force. Raises ConfigError if it cannot be used."""
+    """The learned gate's file; None if another gate is in force. Raises ConfigError if it does not fit the pair."""
     file = learned_gate_file(config)
     ours = tokenizer_fingerprint(pair.writer.tokenizer.get_vocab()) if file is not None else None
     if file is not None and file.tokenizer != ours:
@@ -75,7 +74,7 @@ def gate_file_of(config: Config, pair: Pair) -> GateFile | None:
 
 
 def learn_shipped(pair: Pair, config: Config, instruction: str) -> None:
-    """Lets captions be guessed from those that ship with the mini pair, if it is what wrote them."""
+    """Counts the captions that ship with the mini pair for guesses, if these models wrote them."""
     shipped = _shipped_captions(SHIPPED_CAPTIONS)
     for ids in shipped["captions"].get(instruction, ()):
         pair.learn(config, instruction, ids, ["accepted"] * len(ids), shipped["weights"])  # either model's

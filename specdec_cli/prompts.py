@@ -1,6 +1,6 @@
 """The instructions that ship with specdec, by language and style.
 
-They are ordinary user turns: the model family's adapter wraps them in its chat template, after the audio.
+Each is the text of a user turn, which a family's chat template puts after the audio.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROMPTS: Final[dict[tuple[Language, Style], str]] = {
     ),
     ("en", "concise"): "Summarise the speaker's voice and emotion in one English sentence.",
 }
-"""Of the mini pair, which was trained on exactly these: a change of wording means training it again."""
+"""Instructions for the mini pair, which was trained on exactly these: other words need another training."""
 
 _RULES: Final[dict[Language, str]] = {
     "zh": "只用中文和第三人称，不要用“我”或“你”，不要提问，不要提供帮助，不要问候，也不要复述说话的内容。",
@@ -49,7 +49,7 @@ OPEN_PROMPTS: Final[dict[tuple[Language, Style], str]] = {
         "cue."
     ),
 }
-"""Of every other model: what to describe; the rules of form follow, without which many talk to the listener."""
+"""Instructions for every other model; `_RULES` of form follow, without which many models address the listener."""
 
 
 def prompt_for(language: Language, style: Style, *, mini: bool) -> str:

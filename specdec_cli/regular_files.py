@@ -1,4 +1,4 @@
-"""Opening and reading files that people name: regular ones alone, so that no pipe is waited for."""
+"""Opens and reads files that people name. Only regular files are opened, so that nothing waits for a pipe."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ from specdec_cli.errors import ConfigError
 Content = TypeVar("Content", bound=BaseModel)
 
 POSIX: Final = hasattr(os, "pread")
-"""Whether libraries in C take descriptors of this process, and files are read at a place; not so on Windows."""
+"""Whether libraries in C take descriptors of this process, and a file can be read at a place: not on Windows."""
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def open_regular(path: str | Path) -> BufferedReader[FileIO]:
     """Opens a regular file, or a link to one, for reading.
 
-    Raises:
-        OSError: it cannot be opened, or is a pipe, a device or a folder.
-        ValueError: the path holds a NUL.
+    Raises OSError if it cannot be opened, or is a pipe, a device or a folder; ValueError if the path holds a NUL.
     """
     descriptor = os.open(path, _FLAGS)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -35,7 +33,7 @@ def open_regular(path: str | Path) -> BufferedReader[FileIO]:
 
 
 def read_at(file: IO[bytes], length: int, at: int) -> bytes:
-    """So many bytes from a place on, fewer at the end of the file; where the file is read otherwise stays."""
+    """`length` bytes from the place `at` on, fewer at the end of the file. The file's own position stays."""
     if POSIX:
         return os.pread(file.fileno(), length, at)
     place = file.tell()
@@ -46,7 +44,7 @@ def read_at(file: IO[bytes], length: int, at: int) -> bytes:
 
 
 def read_json(path: Path, model: type[Content], what: str, hint: str, *, label: str | None = None) -> Content:
-    """The content of a JSON file; ConfigError, with `what` it is and `label`, its name, if it is malformed."""
+    """The content of a JSON file. Raises ConfigError, which calls it a `what` named `label`, if it is malformed."""
     label = label or str(path)
     try:
         return model.model_validate_json(read_bytes(path, f"The {what} {label}", hint))
@@ -58,7 +56,7 @@ def read_json(path: Path, model: type[Content], what: str, hint: str, *, label: 
 
 
 def read_bytes(path: Path, label: str, hint: str) -> bytes:
-    """The bytes of a regular file; ConfigError if it cannot be read."""
+    """The bytes of a regular file. Raises ConfigError, which calls it `label`, if it cannot be read."""
     try:
         with open_regular(path) as file:
             return file.read()

@@ -27,15 +27,19 @@ if TYPE_CHECKING:
     from specdec_cli.models.engine import Engine
 
 BuildLoop = Callable[["Prompts", "Engine | None", Started, Grounding | None], "Loop"]
-"""Puts the loop of a clip together; `Engine` makes its forwards together with those of other clips."""
+"""Builds the loop of a clip: `Captioner.loop`."""
 
 
 class Run:
     """The captioning of one clip: iterate it for its updates as they happen, or `finish()` it for its transcript.
 
-    A run decodes once; stopping to read half-way is safe. Without `prompts` there is nothing to caption, and `error`
-    says why; `audio_s` is the time of decoding the audio and its features, seconds. `sound` checks the caption's
-    claims; None: nothing does.
+    A run decodes once. It is safe to stop reading its updates half-way.
+
+    Args:
+        clip: the fields of its transcript that are known before.
+        prompts: of both models; None: there is nothing to caption, and `error` says why.
+        audio_s: time of decoding the audio and computing its features, seconds.
+        sound: checks the caption's claims; None: nothing does.
     """
 
     def __init__(
@@ -58,14 +62,14 @@ class Run:
     def __iter__(self) -> Iterator[Update]:
         """Decodes the clip: Started, then Prefill, Sent and Round events, then Finished, each with its text.
 
-        Raises `error`, and a SpecdecError for what goes wrong while decoding, or for a run that was begun before.
+        Raises `error`, a SpecdecError if decoding fails, and a DecodingError for a run that was begun before.
         """
         yield from self.updates()
 
     def finish(self, engine: Engine | None = None) -> Transcript:
-        """The transcript, decoding the clip if that is not done; an error line where the run has an error.
+        """The transcript; that of a failure if the run has an error. Decodes the clip if it is not decoded yet.
 
-        `engine` makes its forwards together with those of other clips.
+        `engine` makes the forwards together with those of other clips.
         """
         if self.error is not None:
             return self.failed(self.error)
@@ -76,7 +80,7 @@ class Run:
         return self._transcript
 
     def failed(self, error: SpecdecError) -> Transcript:
-        """The transcript of the clip without a caption."""
+        """The transcript of the clip with `error` in place of a caption."""
         return error_transcript(**{**dict(self.clip), "error": error})
 
     def updates(self, engine: Engine | None = None) -> Generator[Update]:
@@ -88,7 +92,7 @@ class Run:
         began = time.perf_counter(), time.process_time()
         yield Update(self.clip, EventText())
         if self.sound is not None and engine is None:
-            self.sound.begin()  # an engine's other clips keep the cores busy
+            self.sound.begin()  # with an engine, other clips keep the cores busy
         with closing(self._build_loop(prompts, engine, self.clip, self.sound).run()) as events:
             for event in events:
                 if isinstance(event, Finished):
@@ -100,15 +104,18 @@ class Run:
                     before, text = text, written.rstrip("\ufffd")  # half a character waits for its rest
                     self._rounds.append(Round.of(event, self._writer, text.removeprefix(before)))
                 caption = (text[: description_end(text)] if closes else text).strip()
-                claims_in = None if self.sound is None else self.sound.claims  # of what is read only where it is shown
+                claims_in = None if self.sound is None else self.sound.claims  # called only if a display shows claims
                 shown = EventText(caption, claims_in=claims_in)
                 yield Update(self._rounds[-1] if isinstance(event, Block) else event, shown)
 
     def _finished(self, finished: Finished, text: str, began: tuple[float, float]) -> EventText:
-        """Makes the transcript; returns the caption with its labels, claims, probabilities and flags."""
+        """Makes the transcript; returns the caption with its labels, claims, probabilities and flags.
+
+        `began`: wall clock and CPU time at the start, seconds.
+        """
         setup, clip, language, sound = self._setup, self.clip, self.clip.language, self.sound
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
-        alone = threading.current_thread() is threading.main_thread()  # clips of a batch have threads of their own
+        alone = threading.current_thread() is threading.main_thread()  # in a batch each clip has another thread
         caption, claims = setup.caption(text), None
         ended = {"finish_reason": finished.finish_reason, "degraded": finished.degraded}
         found: dict[str, Any] = {**dict(clip), "caption": caption, **ended}
@@ -124,7 +131,7 @@ class Run:
         wrong = any(claim.agrees is False for claim in claims or ())
         flags = (*flags_of(text, language), *clip.flags, *(("contradicts",) if wrong else ()))
         found["flags"] = flags
-        sent = sum(work.bytes_up for work in (finished.edge, finished.cloud) if work)  # 0 where nothing escalated
+        sent = sum(work.bytes_up for work in (finished.edge, finished.cloud) if work)  # 0 if nothing escalated
         self._transcript = Transcript(
             **found,
             rounds=tuple(self._rounds),

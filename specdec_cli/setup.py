@@ -41,14 +41,14 @@ class Setup:
     prompt: str
     models: Models
     settings: dict[str, object]
-    load_s: float | None  # loading the models; None if it was not measured
+    load_s: float | None  # time of loading the models; None: not measured
     scorer: Scorer | None = None  # of the classes that captions name; None: transcripts have no labels
-    measures: bool = False  # whether transcripts have measured figures, even if nothing else needs them
-    grounds: Lexicon | None = None  # its claims are compared with the sound; None: none are
-    payload: Payload | None = None  # what a remote model is sent of a recording; None: both are loaded
-    shipped_only: tuple[Decider, ...] = ()  # the models that were trained on the shipped prompts alone
-    unfitted: tuple[str, ...] = ()  # the models with other weights than those that the learned gate was fitted to
-    unanswered: tuple[str, ...] = ()  # why servers did not answer when they were first called
+    measures: bool = False  # whether transcripts have measured figures even if nothing else needs them
+    grounds: Lexicon | None = None  # compares its claims with the sound; None: no claims are compared
+    payload: Payload | None = None  # the form in which a recording is sent to a remote model; None: all are loaded
+    shipped_only: tuple[Decider, ...] = ()  # models that were trained on the shipped prompts alone
+    unfitted: tuple[str, ...] = ()  # models with other weights than those to which the learned gate was fitted
+    unanswered: tuple[str, ...] = ()  # reasons why servers did not answer when they were first called
 
     @classmethod
     def of(cls, config: Config, pair: Pair, load_s: float | None, gate: GateFile | None) -> Setup:
@@ -73,17 +73,17 @@ class Setup:
 
     @property
     def mode(self) -> Mode:
-        """Who decides."""
+        """The mode of decoding."""
         return self.config.decoding.mode
 
     def caption(self, text: str) -> str:
-        """The part of a finished text that is the caption, which no stop string is part of."""
+        """The caption in a finished text: the part before a stop string, or before the end of the description."""
         if stops := self.config.decoding.stop_strings:
             text = re.split("|".join(map(re.escape, stops)), text, maxsplit=1)[0]
         return caption_of(text) if self.config.closes else text.strip()
 
     def settled(self, caption: str) -> str:
-        """The part of an unfinished caption that stays, whatever follows."""
+        """The part of an unfinished caption that no later token can change."""
         for stop in self.config.decoding.stop_strings:
             caption = caption.split(stop, 1)[0]
             begun = next((size for size in range(len(stop) - 1, 0, -1) if caption.endswith(stop[:size])), 0)
@@ -121,7 +121,7 @@ class Setup:
         return replace(self, language=language, prompt=instruction, settings=settings)
 
     def started(self, recording: Recording, piece: AudioPiece, item: InputFile, rate: int) -> Started:
-        """The fields of a piece that are known before it is decoded; `rate`: of its samples, Hz."""
+        """The fields of a piece that are known before it is decoded; `rate` is that of its samples, Hz."""
         whole, fit, pieces = recording.whole, piece.fault is None, len(recording.cuts)
         silent = fit and not has_speech(piece.samples, rate)
         measures = self.measures and fit
@@ -144,7 +144,7 @@ class Setup:
         )
 
     def refusal(self, clip: Started) -> AudioContentError | None:
-        """Why the settings want no caption of a clip; None if they do."""
+        """Why the settings refuse to caption a clip; None if they do not."""
         if not (clip.flags and self.config.audio.refuse_no_speech):
             return None
         place = clip.file if clip.start_s is None else piece_of(clip.file, clip.start_s, clip.end_s or 0.0)
@@ -152,15 +152,15 @@ class Setup:
         return AudioContentError(f"{place} holds no speech: a caption would be invented", hint=hint)
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
-        """The transcript of a recording that cannot be opened, or not be read to its end."""
+        """The transcript of a recording that cannot be opened, or cannot be read to its end."""
         known = item.place | self.of_item(item).fields()
         return error_transcript(item.path, error, sha256=item.sha256 or item.content_of(error), **known)
 
 
-def opened(
+def open_item(
     item: InputFile, audio: AudioConfig, cuts: Cuts | None, rate: int, window_s: float, longest_s: float
 ) -> Recording:
-    """A recording that was read through once, to be cut as the settings say; see `Captioner.recording`."""
+    """The recording of an item, read through once and cut as the settings say; see `Captioner.recording`."""
     part = item.start_s is not None
     recording = open_recording(
         item.path,

@@ -1,8 +1,7 @@
-"""How far a figure may be off because other clips could have been drawn: percentile bootstrap over clips.
+"""Intervals of figures over clips, by the percentile bootstrap (Efron and Tibshirani 1993, chapter 13).
 
-A resample is a row of counts, how often each clip was drawn, so a sum over clips is a product of matrices and all
-resamples are computed at once (Efron and Tibshirani 1993, chapter 13). Every statistic sees the same resamples, which
-keeps modes paired clip by clip.
+A resample is a row of counts: how often each clip was drawn. So a sum over clips is a product of matrices, and all
+resamples are computed at once. Every statistic gets the same resamples, which keeps modes paired clip by clip.
 """
 
 from __future__ import annotations
@@ -19,14 +18,13 @@ from pydantic import BaseModel, ConfigDict, Field
 LEVEL: Final = 0.95
 """Share of the resampled figures within an interval."""
 
-
 Values = npt.NDArray[np.float64]
 Statistic = Callable[[Values], Values]
-"""From how often each clip counts [..., clips] to a figure for each row [...]; NaN where it does not exist."""
+"""From counts of each clip [..., clips] to a figure for each row [...]; NaN if the figure does not exist."""
 
 
 class Figures(BaseModel):
-    """A record of figures that does not change; its fields have descriptions."""
+    """Base of frozen records of figures."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -45,16 +43,16 @@ class Resampler:
     """Draws clips with replacement, the same way for every statistic."""
 
     clips: int  # at least one
-    resamples: int = 2000  # they take 8 bytes a clip each
+    resamples: int = 2000  # each takes 8 bytes a clip
     seed: int = 0
 
     def value(self, statistic: Statistic) -> float | None:
-        """The figure over all clips; None where it does not exist."""
+        """The figure over all clips; None if it does not exist."""
         value = float(statistic(np.ones(self.clips)))
         return value if np.isfinite(value) else None
 
     def interval(self, statistic: Statistic) -> Interval | None:
-        """The figure and its interval; None where it does not exist.
+        """The figure and its interval; None if the figure does not exist.
 
         Resamples in which the figure does not exist (a rate whose denominator was not drawn) are left out.
         """
@@ -70,7 +68,7 @@ class Resampler:
 
     @cached_property
     def _counts(self) -> Values:
-        """[resamples, clips]"""
+        """How often each resample holds each clip: [resamples, clips]."""
         generator = np.random.default_rng(self.seed)
         counts = np.empty((self.resamples, self.clips))
         for row in counts:
@@ -84,9 +82,9 @@ def total(values: Values) -> Statistic:
 
 
 def mean(values: Values) -> Statistic:
-    """The mean over the clips that have a value; NaN values are clips without one.
+    """The mean over the clips that have a value; NaN stands for a clip without one.
 
-    Of a table [clips, attributes]: the mean over attributes of these means. Attributes without any value are left out.
+    For a table [clips, attributes], the mean of the attributes' means. Attributes without any value are left out.
     """
     table = values[:, None] if values.ndim == 1 else values
     known = np.isfinite(table)
@@ -101,7 +99,7 @@ def mean(values: Values) -> Statistic:
 
 
 def average(statistics: Sequence[Statistic]) -> Statistic:
-    """The mean of several statistics, at least one; those that do not exist are left out."""
+    """The mean of several statistics, at least one. A statistic that does not exist is left out."""
 
     def statistic(counts: Values) -> Values:
         found = np.stack([of(counts) for of in statistics])
@@ -128,7 +126,7 @@ def middle(values: Values) -> Statistic:
 
 
 def median(values: Sequence[float]) -> Interval:
-    """The median with its percentile bootstrap interval; at least one value is required."""
+    """The median of values, at least one, with its bootstrap interval."""
     found = Resampler(len(values)).interval(middle(np.array(values, dtype=np.float64)))
     assert found is not None  # every resample of finite values has a median
     return found
@@ -140,7 +138,7 @@ def ratio(part: Values, whole: Values) -> Statistic:
 
 
 def quotient(one: Statistic, other: Statistic) -> Statistic:
-    """One statistic in units of another; NaN where that is 0."""
+    """One statistic divided by another; NaN if that is 0."""
     return lambda counts: _divided(one(counts), other(counts))
 
 

@@ -1,4 +1,4 @@
-"""The files that a command may write: new ones and ones that specdec wrote, but none that it reads."""
+"""The files that a command may write: new ones, and ones that specdec wrote, but none that the command reads."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ from specdec_cli.errors import ConfigError, TranscriptError, WrongFileError
 from specdec_cli.regular_files import open_regular
 
 STDOUT: Final = Path("-")
-LONGEST: Final = 1 << 26  # bytes of a line: one of a clip has some ten thousand, one of a thousand rounds some million
+LONGEST: Final = 1 << 26  # bytes of a line; a clip's line has some ten thousand, one of a thousand rounds some million
 
 _OF_DISKS: Final = (None, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of file that specdec writes: whole and with a mark or listed (see `marks`), or as appended JSON lines."""
+    """A kind of file that specdec writes: whole, with a mark or a list (see `marks`), or as appended JSON lines."""
 
     name: str  # for messages, in the plural
-    mark: str = ""  # the word in its mark; none: JSON lines
-    suffixes: tuple[str, ...] = ()  # what the file's name may end in; none: anything
+    mark: str = ""  # the word in its mark; "": JSON lines, or listed
+    suffixes: tuple[str, ...] = ()  # allowed endings of the file's name; none: any
     first: tuple[str, int] = ("", 0)  # of JSON lines: name and value of the first field of the first line
-    fields: frozenset[str] = frozenset()  # that the first line has
-    lines: tuple[bytes, ...] = ()  # beginnings of its lines, that of the first line first
-    listed: bool = False  # known by the list in its folder, not by a mark
+    fields: frozenset[str] = frozenset()  # of JSON lines: fields that the first line has
+    lines: tuple[bytes, ...] = ()  # of JSON lines: beginnings of lines, that of the first line first
+    listed: bool = False  # known by the list in its folder
 
     def holds(self, file: BufferedReader[FileIO]) -> bool:
-        """Whether specdec wrote this file, as it is now, as this kind; JSON lines are known by the first."""
+        """Whether specdec wrote this file, as it is now, as this kind. JSON lines are known by the first line."""
         if not self.mark:
             line = file.readline(LONGEST)
             return self._begins(line) or (not line.endswith(b"\n") and line.startswith(self.lines[0]))
         file.seek(max(0, os.fstat(file.fileno()).st_size - marks.LONGEST))
-        if b"specdec:" not in file.read():  # so that a large file of others is not read
+        if b"specdec:" not in file.read():  # a large file of another origin is not read
             return False
         file.seek(0)
         return marks.fits(file.read(), self.mark)
 
     def left_half(self, end: bytes) -> bool:
-        """Whether a killed run may have left this as the beginning of one of its lines."""
+        """Whether `end` may be the beginning of a line that a killed run left."""
         return any(end.startswith(line) or line.startswith(end) for line in self.lines)
 
     def _begins(self, line: bytes) -> bool:
@@ -78,7 +78,7 @@ GATE: Final = Kind("gate files", "gate", (".json",))
 
 
 def refuse(flag: str, target: Path | None, kind: Kind, inputs: Iterable[str | Path | None]) -> None:
-    """Refuses a target that cannot be written, or that holds something of others; writes nothing.
+    """Refuses a target that cannot be written, or that holds something of another origin; writes nothing.
 
     Args:
         flag: the option that names the target.
@@ -105,12 +105,9 @@ def refuse(flag: str, target: Path | None, kind: Kind, inputs: Iterable[str | Pa
 
 
 def require_ours(target: Path, kind: Kind) -> bool:
-    """Refuses a file that specdec did not write as `kind`, or that cannot be written; an empty one is fine.
+    """Whether the file exists. Raises TranscriptError if it cannot be written, or is not one of `kind` by specdec.
 
-    Returns whether there is one.
-
-    Raises:
-        TranscriptError: the reason.
+    An empty file is accepted.
     """
     found, ours, written = True, True, target
     with writing(target):
@@ -136,8 +133,7 @@ def _is_export(target: Path) -> bool:
 def write(target: Path, content: str | bytes, kind: Kind) -> None:
     """Writes a file with its mark, whole or not at all: a new one, or in the place of one of the same kind.
 
-    Raises:
-        TranscriptError: it cannot be written, or holds something else by now.
+    Raises TranscriptError if it cannot be written, or by now holds something else.
     """
     found = require_ours(target, kind)
     data = content.encode("utf-8") if isinstance(content, str) else content
@@ -154,25 +150,22 @@ def to_stdout(content: Iterable[str]) -> None:
 def replace(
     target: Path, content: str | bytes | Iterable[str | bytes], *, durable: bool = False, new: bool = False
 ) -> None:
-    """Writes a file whole or not at all, in the place of whatever has that name; a link stays a link.
+    """Writes a file whole or not at all, in the place of any file with that name; a link stays a link.
 
-    `durable`: it is on the disk before it takes that place, for content that cannot be made again. `new`: nothing may
-    have that name.
-
-    Raises:
-        TranscriptError: it cannot be written.
+    `durable`: the content is on the disk before it takes that place, since it cannot be made again. `new`: no file may
+    have that name. Raises TranscriptError if it cannot be written.
     """
     with writing(target):
         target = Path(os.path.realpath(target))
         draft = target.with_name(f".specdec-{secrets.token_hex(8)}")
         try:
-            with draft.open("xb") as file:  # follows no link that was planted in its place
+            with draft.open("xb") as file:  # follows no planted link
                 file.writelines(_encoded(content))
                 if durable:
                     file.flush()
                     os.fsync(file.fileno())
             if new:
-                target.open("xb").close()  # a file that came meanwhile stays
+                target.open("xb").close()  # fails if the file was made meanwhile, which then stays
             else:
                 draft.chmod(target.stat().st_mode & 0o7777)
             draft.replace(target)
@@ -187,7 +180,7 @@ def _encoded(content: str | bytes | Iterable[str | bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns errors of the system inside the block into a TranscriptError."""
+    """Turns errors of the system within the block into a TranscriptError about `path`."""
     try:
         yield
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
@@ -199,7 +192,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def _identity(path: str | Path) -> object:
-    """Equal for two names of one file, also of one that does not exist."""
+    """A value that is equal for two names of one file, even of one that does not exist."""
     real = os.path.realpath(path)
     try:
         status = os.stat(real)

@@ -1,4 +1,4 @@
-"""Texts of others: made safe to show and to write, quoted in messages, and compared with what was meant."""
+"""Texts from outside: made safe to show and to write, quoted in messages, and matched with known words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specdec_cli.errors import ConfigError
 Word = TypeVar("Word", bound=str)
 
 _LONGEST: Final = 60  # characters of a value in a message
-_NO_NAME: Final = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")
+_NO_NAME: Final = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")  # what no file's name holds
 _NO_TEXT: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # what XML cannot hold, and controls
 
 
@@ -23,12 +23,12 @@ def escape(character: str) -> str:
 
 
 def plain(text: str) -> str:
-    """`text` with an escape in the place of all that a terminal would obey or not show: a path in a message."""
+    """`text` with escapes for characters that a terminal would obey or not show, such as a path in a message."""
     return "".join(each if each.isprintable() else escape(each) for each in text)
 
 
 def clean(text: str) -> str:
-    """`text` on one line with nothing in it that a terminal would obey.
+    """`text` on one line, without characters that a terminal would obey.
 
     White space becomes spaces; other control, formatting (bidirectional overrides among them) and surrogate characters
     become visible escapes.
@@ -37,7 +37,7 @@ def clean(text: str) -> str:
 
 
 def paragraph(text: str) -> str:
-    """`text` neutralised, with each run of white space as one space."""
+    """`text` as `clean` gives it, with each run of white space as one space."""
     return " ".join(clean(text).split())
 
 
@@ -52,29 +52,29 @@ def readable(text: str) -> str:
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a file can be called so."""
+    """Whether a file can have this name."""
     return _NO_NAME.search(name) is None
 
 
 def file_name(path: str) -> str:
-    """A path for `Transcript.file`; what no file can be called is written out."""
+    """A path for `Transcript.file`; characters that no file's name holds are written out."""
     return _NO_NAME.sub(lambda found: escape(found[0]), path)
 
 
 def show(value: object) -> str:
-    """`value` on one line as YAML has it, cut to a readable length."""
+    """`value` on one line as YAML writes it, cut to a readable length."""
     value = list(value) if isinstance(value, tuple) else value
     text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def show_name(name: str) -> str:
-    """A name as it is if it is an ordinary word, else quoted."""
+    """A name: as it is if it is one printable word, else quoted."""
     return name if name.isprintable() and name and " " not in name and len(name) <= _LONGEST else show(name)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
-    """The valid name that `name` is most likely a slip of, or None; case and hyphens count for nothing."""
+    """The valid name that is most like `name`, or None; case and hyphens do not count."""
     known = {word.casefold().replace("-", "_"): word for word in valid}
     close = difflib.get_close_matches(name[:_LONGEST].casefold().replace("-", "_"), known, n=1, cutoff=0.6)
     return known[close[0]] if close else None

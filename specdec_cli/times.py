@@ -1,4 +1,4 @@
-"""Times: as people, tools and configurations write them in a recording, and as specdec writes them."""
+"""Times: read as people, tools and configurations write them, and written as specdec shows them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import re
 from typing import Final
 
 MOST_S: Final = 1e8
-"""No recording lasts longer: three years."""
+"""Longest time in a recording, seconds: three years."""
 NONE: Final = "—"
-"""In place of a figure that was not measured."""
+"""Shown for a figure that was not measured."""
 
 _CLOCK: Final = re.compile(r"(?:(\d{1,5}):)?(\d{1,2}):(\d{1,2}(?:[.,]\d{1,9})?)")
 _COMMA: Final = re.compile(r"\d{1,9},\d{1,9}")  # as spreadsheets write 0.7 in most of Europe
 
 
 def parse(value: object) -> float | None:
-    """A time in seconds; None if it is none from 0 to `MOST_S`.
+    """A time in seconds; None if `value` is no time from 0 to `MOST_S`.
 
-    `value`: a number, or a text of seconds, also with a decimal comma, or of HH:MM:SS.
+    `value` is a number, or a text: seconds, also with a decimal comma, or HH:MM:SS.
     """
     if isinstance(value, str) and (found := _CLOCK.fullmatch(value.strip())):
         value = 3600 * int(found[1] or 0) + 60 * int(found[2]) + float(found[3].replace(",", "."))
@@ -31,7 +31,7 @@ def parse(value: object) -> float | None:
 
 
 def milliseconds(value: float | None) -> str:
-    """A short time, at most seven cells: `4.1 ms`, `123 ms`, `12.3 s`."""
+    """A short time in ms, written in at most seven characters: `4.1 ms`, `123 ms`, `12.3 s`."""
     if value is None:
         return NONE
     if value < 9.95:
@@ -40,7 +40,7 @@ def milliseconds(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A time: `0.85 s`, `12.3 s`, `4 min 05 s`, `3 h 20 min`."""
+    """A time in s: `0.85 s`, `12.3 s`, `4 min 05 s`, `3 h 20 min`."""
     if value is None:
         return NONE
     if value < 119.95:
@@ -52,6 +52,6 @@ def seconds(value: float | None) -> str:
 
 
 def clock(time_ms: int, point: str) -> str:
-    """HH:MM:SS and milliseconds, which stand behind `point`."""
+    """A time in ms as HH:MM:SS, `point`, and three digits of milliseconds."""
     whole_s, rest = divmod(time_ms, 1000)
     return f"{whole_s // 3600:02}:{whole_s // 60 % 60:02}:{whole_s % 60:02}{point}{rest:03}"

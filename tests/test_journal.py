@@ -22,7 +22,6 @@ from pathlib import Path
 from specdec_cli.errors import TranscriptError
 from tests.batch.lines import failed_line
 from tests.transcript.lines import append_transcript
-from tests.tiers import few
 path = Path(sys.argv[1])
 """
 

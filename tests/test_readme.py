@@ -1,11 +1,15 @@
-"""Both READMEs show the same commands, and every document links to files and headings that are there."""
+"""Both READMEs show the same commands; what documents link to is there, and so are the options that they name."""
 
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from specdec_cli.cli.app import COMMANDS, load
+from specdec_cli.config import SETTINGS
 from tests.mini_pair import captioner
 
 ROOT = Path(__file__).parents[1]
@@ -19,6 +23,18 @@ def blocks(name: str) -> list[str]:
 
 def commands(name: str) -> list[str]:
     return re.findall(r"`specdec [^`]+`", (ROOT / name).read_text(encoding="utf-8"))
+
+
+def command_lines(page: Path) -> Iterator[list[str]]:
+    """The words behind `specdec`, the command first, of each command line that a page shows."""
+    text = page.read_text(encoding="utf-8")
+    shown = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [line for block in shown for line in block.replace("\\\n", " ").splitlines()]
+    lines += re.findall("`([^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+    for line in lines:
+        found = re.search(r"(?:^|[ |/])specdec (?=[a-z])([^|;&]*)", line)
+        if found and found[1].split()[0] in COMMANDS:
+            yield shlex.split(found[1], comments=True)
 
 
 def anchors(page: Path) -> set[str]:
@@ -43,6 +59,19 @@ def test_what_is_linked_is_there(page):
         target = page.parent / name if name else page
         assert target.exists(), link
         assert not heading or heading in anchors(target), link
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: path.name)
+def test_options_and_settings_of_command_lines_are_there(page: Path):
+    if page.name == "CHANGELOG.md":  # it names what went
+        return
+    for name, *words in command_lines(page):
+        command = load(name)
+        taken = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+        given = [word.partition("=")[0] for word in words if re.match("--?[a-z]", word)]
+        assert name == "config" or set(given) <= taken, (name, words)
+        settings = [words[place + 1] for place, word in enumerate(words[:-1]) if word == "--set"]
+        assert {setting.partition("=")[0] for setting in settings} <= set(SETTINGS), (name, words)
 
 
 def test_the_picture_is_of_the_defaults():

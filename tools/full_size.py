@@ -33,7 +33,8 @@ from specdec_cli.bench.contenders import Machine, describe_machine
 from specdec_cli.bench.timing import BenchClip
 from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.cloud.verify_server import VerifyServer
-from specdec_cli.config import Config, DecodingConfig, EdgeConfig
+from specdec_cli.config import Config, EdgeConfig
+from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM

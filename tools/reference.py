@@ -54,25 +54,25 @@ def configuration_page() -> str:
     parts = [
         "# Configuration",
         _HEAD,
-        "Defaults < configuration file < environment variables < options. `specdec config show` prints the "
-        "settings that are not at their defaults and where they come from, `--all` the rest, and `specdec config show "
-        "gate` what the settings of a section mean; `specdec config list` names the shipped configurations, and "
-        "`specdec config validate FILE` checks a file.\n\n"
-        "**What is stronger replaces a setting, and with it what was given beside another value of it**: another "
-        "`gate.name` drops the threshold and wake of the gate before; another threshold its wake; another model its "
-        "revision and instruction. `decoding.k` replaces `defer`, `prompt.style` replaces `text`, and a cloud that "
-        "is loaded here one at an address, and the other way round. All else stays, also where another model "
-        "is named: device, dtype and time limits are the machine's.\n\n"
+        "A setting comes from the strongest place that gives it: an option, else an environment variable, else the "
+        "configuration file, else its default. `specdec config show` prints the settings that are not at their "
+        "defaults and where they come from, `--all` the rest, and `specdec config show gate` what the settings of a "
+        "section mean; `specdec config validate FILE` checks a file.\n\n"
+        "**A stronger place also drops what belongs to the weaker value**: another `gate.name` drops the threshold and "
+        "wake of the gate before; another threshold its wake; another model its revision and instruction. "
+        "`decoding.k` replaces `defer`, `prompt.style` replaces `text`, and a cloud that is loaded here replaces one "
+        "at an address, and the other way round. All else stays, also if another model is named: device, dtype and "
+        "time limits are the machine's.\n\n"
         "`--config` takes the name of a shipped configuration "
         f"({', '.join(f'`{path.stem}`' for path in sorted(configs_folder().glob('*.yaml')))}) or a YAML file. Without "
-        "it `SPECDEC_CONFIG` names one; else it is `mini`, or none where options or variables name other models than "
+        "it `SPECDEC_CONFIG` names one; else it is `mini`, or none if options or variables name other models than "
         "the mini pair's. Then the defaults below count, which are for published pairs. `edge: NAME`, "
         "`--set cloud=NAME` and `SPECDEC_CLOUD=NAME` are short for the section's `model`.\n\n"
-        "A setting `section.name` stands as `name:` under `section:` in a file; its variable is "
-        "`SPECDEC_SECTION__NAME`; on the command line it is given by its option or by `--set section.name=value`. "
-        "Other variables that begin with SPECDEC_ are no settings. The "
-        "word `null` clears a value; `cloud: null`, `--set cloud=null` and `SPECDEC_CLOUD=null` mean no cloud. A "
-        "relative path counts from the file that names it, and from the working folder in variables and options.",
+        "A setting `section.name` is `name:` under `section:` in a file, the variable `SPECDEC_SECTION__NAME`, and on "
+        "the command line its option or `--set section.name=value`. Other variables that begin with SPECDEC_ are no "
+        "settings. The word `null` clears a value; `cloud: null`, `--set cloud=null` and `SPECDEC_CLOUD=null` mean no "
+        "cloud. A relative path counts from the file that names it, and from the working folder in variables and "
+        "options.",
     ]
     models = zip(_settings("edge"), _settings("cloud"), strict=True)
     rows = {"edge and cloud": [row for edge, cloud in models for row in _merged(edge, cloud)]}

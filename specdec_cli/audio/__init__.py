@@ -1,7 +1,7 @@
-"""Recordings: from any file that holds sound to finite mono samples at the model's rate, or a typed error.
+"""Recordings: from any file with sound to finite mono samples at the models' rate, or an AudioError.
 
 Nothing here imports torch. Memory does not grow with the length of a recording: at most one window of samples is kept,
-and a longer recording is decoded again as its pieces are read.
+and a longer recording is decoded again while its pieces are read.
 """
 
 from specdec_cli.audio.load import Recording, from_samples, open_recording

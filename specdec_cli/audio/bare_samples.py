@@ -1,4 +1,4 @@
-"""Uncompressed sound behind a header that lacks or belies what both libraries need: they would read noise, or nothing.
+"""WAV and AU files whose header lacks or contradicts what libraries need: those would read noise, or nothing.
 
 Sources: "Multimedia Programming Interface and Data Specifications 1.0" and WAVEFORMATEXTENSIBLE (Microsoft); au(5).
 """
@@ -20,15 +20,15 @@ from specdec_cli.regular_files import read_at
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE  # tags
 _KINDS: Final = {_PCM: {1: "u1", 2: "<i2", 3: "<i3", 4: "<i4"}, _FLOAT: {4: "<f4", 8: "<f8"}}
-"""Tag -> bytes of a sample -> its type, as NumPy would name it."""
+"""Tag -> bytes of a sample -> NumPy's name of its type ("<i3": three bytes)."""
 _OF_AU: Final = {2: "i1", 3: ">i2", 5: ">i4", 6: ">f4", 7: ">f8"}
-"""Encoding -> type of a sample."""
+"""Encoding -> NumPy's name of the type of a sample."""
 _LACKING: Final = "lacks the bits per sample, or contradicts them: blocks of {} bytes are taken apart"
 _UNCOUNTED: Final = "counts no sound: all of it is read"
 _FLOATS: Final = "says that its samples are integers, but they look like floats and are read as such"
-_PLACES, _LOOKED_AT = 16, 4096  # of the sound where it is looked at, and samples at each
-_LEAST: Final = 100  # samples that differ and are not 0
-_SMALLEST, _LARGEST = 1e-9, 8.0  # magnitudes of floats; most integers, taken for floats, are far smaller
+_PLACES, _SAMPLED = 16, 4096  # places of the sound that are examined, and samples at each
+_LEAST: Final = 100  # different samples, without 0, that decide anything
+_SMALLEST, _LARGEST = 1e-9, 8.0  # magnitudes of floats; most integers, read as floats, are far smaller
 
 
 class _Layout(NamedTuple):
@@ -41,7 +41,7 @@ class _Layout(NamedTuple):
 
 
 def from_bare_samples(_path: str, file: FileIO, _stack: ExitStack, from_s: float, _track: int | None) -> Source | None:
-    """WAV and AU with such a header; None for all other files."""
+    """A `Source` for WAV and AU with such a header; None for all other files."""
     if (found := _of_au(file) or _of_wav(file)) is None or found.channels < 1 or found.rate < 1:
         return None
     width = int(found.kind[-1]) * found.channels  # of a frame, bytes
@@ -60,7 +60,7 @@ def from_bare_samples(_path: str, file: FileIO, _stack: ExitStack, from_s: float
 
 
 def _of_au(file: FileIO) -> _Layout | None:
-    """Of an AU that counts 0 bytes of sound, as a recorder leaves it that died."""
+    """The layout of an AU that counts 0 bytes of sound, as a recorder leaves it that was killed; else None."""
     head = read_at(file, 24, 0)
     if len(head) < 24 or not head.startswith(b".snd"):
         return None
@@ -72,8 +72,10 @@ def _of_au(file: FileIO) -> _Layout | None:
 
 
 def _of_wav(file: FileIO) -> _Layout | None:
-    """Of a WAV that lacks the bits per sample, the extension that its tag calls for, or (an RF64) a size of its sound;
-    that has 24 bits in 4 bytes, or floats in the place of integers.
+    """The layout of a WAV with a wrong header; None for others.
+
+    Such a header lacks the bits per sample, the extension of its tag or, in an RF64, the size of the sound; or its
+    samples are 24 bits in 4 bytes, or floats that it calls integers.
     """
     header, data, large = (chunk_named(file, name) for name in (b"fmt ", b"data", b"ds64"))
     if header is None or data is None or header.size < 14 or read_at(file, 4, 0) not in (b"RIFF", b"RF64"):
@@ -101,8 +103,8 @@ def _of_wav(file: FileIO) -> _Layout | None:
 
 def _look_like_floats(file: FileIO, at: int, size: int) -> bool:
     starts = (at + size // 4 * place // _PLACES * 4 for place in range(_PLACES))
-    data = b"".join(read_at(file, 4 * min(_LOOKED_AT, size // 4 // _PLACES), start) for start in starts)
-    with np.errstate(invalid="ignore"):  # NaN, as small negative integers are
+    data = b"".join(read_at(file, 4 * min(_SAMPLED, size // 4 // _PLACES), start) for start in starts)
+    with np.errstate(invalid="ignore"):  # small negative integers are NaN as floats
         samples = np.frombuffer(data[: len(data) // 4 * 4], "<f4").astype(np.float64)
     magnitudes = np.abs(samples[samples != 0])
     if len(np.unique(magnitudes)) < _LEAST:
@@ -111,7 +113,7 @@ def _look_like_floats(file: FileIO, at: int, size: int) -> bool:
 
 
 def _floats(data: bytes, kind: str) -> Floats:
-    """Samples of full scale 1.0, float32 [n]."""
+    """Samples of a type, by NumPy's name, as float32 [n] of full scale 1.0."""
     if kind == "<i3":
         wide = np.zeros((len(data) // 3, 4), np.uint8)
         wide[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3)

@@ -1,9 +1,10 @@
-"""What libsndfile and FFmpeg read of a file: blocks of samples on the file's own clock, and what they lack.
+"""Opens a file with libsndfile or FFmpeg, as a `Source` of blocks of samples on the file's own clock.
 
-The bytes decide, never the name of the file. Headers, tags and indexes are hints: what decodes counts. libsndfile comes
-first, which reads uncompressed sound, FLAC and Ogg exactly and at once; FFmpeg (PyAV) reads MP3, whose decoder in
-libsndfile writes to stderr, all other formats, and whatever libsndfile does not read to its end. FFmpeg is limited to a
-list of formats: it would also "play" images, plain text, and playlists that name other files or web addresses.
+The bytes decide, never the name of the file. Headers, tags and indexes are hints: the samples that decode count.
+libsndfile is tried first: it reads uncompressed sound, FLAC and Ogg exactly and fast. FFmpeg (PyAV) reads MP3, whose
+decoder in libsndfile writes to stderr, all other formats, and whatever libsndfile does not read to its end. FFmpeg is
+limited to a list of formats: it would also "play" images, plain text, and playlists that name other files or web
+addresses.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from specdec_cli.audio.samples import BLOCK_SAMPLES, MAX_DURATION_S, STREAMED, F
 from specdec_cli.errors import AudioDecodeError, AudioError, CutsError, TooLongError
 from specdec_cli.regular_files import POSIX, read_at
 
-MISSING_S: Final = 1.0  # of sound that a header promises: less is rounding, padding, a tail that nobody misses
+MISSING_S: Final = 1.0  # missing sound that is reported; less is rounding, padding, or a tail of no importance
 _OPENING: Final = threading.Lock()  # all threads share the error code of a file that libsndfile does not open
 _SHORTENED: Final = re.compile(r"^ *(?:data|SSND|Data Size|riff|Riff size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
-"""In libsndfile's log: the size that a WAV, AIFF, AU, CAF, W64 or RF64 declares, and what the file has room for."""
+"""In libsndfile's log: the size that a WAV, AIFF, AU, CAF, W64 or RF64 declares, and the size that is there."""
 _BLOCKS: Final = re.compile(r"^ *Block Align *: (\d+).*\n *Bit Width *: (\d+)$", re.MULTILINE)
 _OF_NIST: Final = re.compile(rb"sample_count -i (\d{1,12})")
 _SNDFILE_MAGIC: Final = (b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b".snd", b"caff", b"fLaC", b"OggS")
 _FRAME_OR_PADDING: Final = re.compile(rb"\xff[\xe2-\xe5\xf2-\xf5\xfa-\xfd]|\0{4}")  # of MPEG audio, layers II and III
-_MOST_ZEROS: Final = 1 << 20  # behind the sound, each of eight bytes
+_MOST_ZEROS: Final = 1 << 20  # chunks of eight zeros after the sound
 _CHUNK_NAME: Final = re.compile(rb"[\x20-\x7e]{4}|\0{4}")
 _OTHERS: Final = {
     b"version https://git-lfs": ("a pointer of Git LFS", "Fetch the recording itself: git lfs pull"),
@@ -45,19 +46,19 @@ _OTHERS: Final = {
     b"\x1f\x8b": ("packed with gzip", "Unpack it first: gunzip"),
     b"%pdf": ("a PDF", "Name the recording itself."),
 }
-"""How files begin that stand where a recording should -> what they are, and what to do; in lower case."""
+"""Beginning of a file that is no recording, in lower case -> what it is, and what to do."""
 _MORE_SOUND: Final = (b"data", b"SSND", b"RIFF", b"FORM", b"caff")
-"""Chunks behind the sound that are another part of it, or another file."""
+"""Chunks after the sound that are another part of it, or another file."""
 
 
 def refused(path: str, says: str) -> AudioDecodeError:
-    """The error of a file that cannot be decoded."""
+    """The error for a file that cannot be decoded."""
     hint = "Copy or record it again. To keep what is there: ffmpeg -i FILE -ac 1 -ar 16000 converted.wav"
     return audio_error(AudioDecodeError, path, says, hint)
 
 
 def not_sound(path: str, file: FileIO) -> AudioDecodeError:
-    """The error of a file that no library reads; it names what the file is where that is plain."""
+    """The error for a file that no library reads; it names what the file is, if its beginning shows that."""
     start = read_at(file, 4096, 0)
     if start.startswith(b"RIFF") and start[-8:-4] == b"data":
         return audio_error(AudioDecodeError, path, "holds a header and no sound", "Record or copy it again.")
@@ -69,7 +70,7 @@ def not_sound(path: str, file: FileIO) -> AudioDecodeError:
 
 
 def require_bounded(path: str, seconds: float) -> None:
-    """Raises TooLongError for more than six hours."""
+    """Raises TooLongError for more than `MAX_DURATION_S`."""
     if seconds > MAX_DURATION_S:
         says = f"is too long: it lasts {seconds:,.0f} s or more, and {MAX_DURATION_S:,.0f} s is the most"
         hint = "Cut it into shorter recordings. If it is short, its header is wrong: convert it with ffmpeg."
@@ -77,15 +78,15 @@ def require_bounded(path: str, seconds: float) -> None:
 
 
 def libraries(file: FileIO, track: int | None) -> list[Callable[..., Source | None]]:
-    """What to read a file with, in the order to try."""
+    """The functions that may open a file, in the order to try them."""
     magic, tagged = _magic(file)
     known = magic.startswith(_SNDFILE_MAGIC) if tagged else not magic.startswith(b"\xff")
-    known = known and not has_several_streams(file)  # libsndfile reads the first one without a word
+    known = known and not has_several_streams(file)  # libsndfile reads the first one, in silence
     return [from_bare_samples, from_sndfile, from_ffmpeg] if known and track in (None, 1) else [from_ffmpeg]
 
 
 def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _track: int | None) -> Source | None:
-    """WAV, FLAC, Ogg, AIFF, AU, CAF and many old formats; None for what libsndfile does not read."""
+    """A `Source` for WAV, FLAC, Ogg, AIFF, AU, CAF and many old formats; None if libsndfile does not read the file."""
     import soundfile
 
     file.seek(0)  # a descriptor: soundfile guesses from names (`x.raw` raises), and C prints errors of a Python reader
@@ -100,24 +101,11 @@ def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _tra
     source = Source(sound.samplerate, sound.channels, iter(()), declared_s=duration_s, longest_s=duration_s)
     if from_s > 0 and sound.seekable():
         source.at = sound.seek(min(round(from_s * sound.samplerate), sound.frames))
-    if shortened := _SHORTENED.search(sound.extra_info):
-        declared, present = map(int, shortened.groups())
-        if present < declared < STREAMED:
-            source.declared_s = duration_s * (1 + (declared - present) / max(1, present))
-    if sound.format == "NIST" and (counted := _OF_NIST.search(read_at(file, 1024, 0))):
-        source.declared_s = int(counted[1]) / sound.samplerate
-    if "truncated" in sound.extra_info:  # a VOC
-        source.faults.append("it lacks its end")
-    if sound.subtype.startswith("PCM") and (stored := _BLOCKS.search(sound.extra_info)):
-        block, bits = map(int, stored.groups())
-        if block != sound.channels * math.ceil(bits / 8):
-            source.notes.append(
-                f"has a header that contradicts itself: {bits} bits per sample in blocks of {block} bytes"
-            )
+    _compare_with_header(source, sound, file)
     length = max(1, BLOCK_SAMPLES // sound.channels)
 
     def blocks() -> Iterator[Floats]:
-        # not sound.blocks(), which pads a file that ends early with what it read before
+        # not sound.blocks(), which fills up a file that ends early with earlier samples
         while len(block := sound.read(length, dtype="float32", always_2d=True)):
             yield block
 
@@ -133,15 +121,33 @@ def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _tra
     return source
 
 
+def _compare_with_header(source: Source, sound: Any, file: FileIO) -> None:
+    """Notes in the source what the header declares otherwise, as libsndfile's log of the open file has it."""
+    if shortened := _SHORTENED.search(sound.extra_info):
+        declared, present = map(int, shortened.groups())
+        if present < declared < STREAMED:
+            source.declared_s = sound.frames / sound.samplerate * (1 + (declared - present) / max(1, present))
+    if sound.format == "NIST" and (counted := _OF_NIST.search(read_at(file, 1024, 0))):
+        source.declared_s = int(counted[1]) / sound.samplerate
+    if "truncated" in sound.extra_info:  # a VOC
+        source.faults.append("it lacks its end")
+    if sound.subtype.startswith("PCM") and (stored := _BLOCKS.search(sound.extra_info)):
+        block, bits = map(int, stored.groups())
+        if block != sound.channels * math.ceil(bits / 8):
+            source.notes.append(
+                f"has a header that contradicts itself: {bits} bits per sample in blocks of {block} bytes"
+            )
+
+
 def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track: int | None) -> Source:
-    """MP3, AAC, M4A, WebM, the sound of a video, and codecs that libsndfile lacks.
+    """A `Source` for MP3, AAC, M4A, WebM, the sound of a video, and codecs that libsndfile lacks.
 
     Raises:
-        AudioDecodeError: it is not audio, or of an unknown codec.
-        TooLongError: it is a WAV without a size, and too large.
+        AudioDecodeError: the file is not audio, or of an unknown codec.
+        TooLongError: the file is a WAV without a size, and too large.
         CutsError: there is no such track.
     """
-    require_bounded(path, _wav_seconds(file))  # FFmpeg would look for chunks in all of it
+    require_bounded(path, _wav_seconds(file))  # FFmpeg would look for chunks in the whole file
     try:
         container = stack.enter_context(open_container(file))
         tracks = container.streams.audio
@@ -150,12 +156,12 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
     except AudioError:
         raise
     except Exception as error:  # PyAV raises many kinds
-        if type(error) is MemoryError:  # of Python, not of FFmpeg over an absurd header
+        if type(error) is MemoryError:  # Python's; PyAV's own subclass is about an absurd header
             raise
         raise not_sound(path, file) from error
     name = container.format.name
-    behind, tagged = _magic(file)
-    if name == "mp3" and tagged and not _FRAME_OR_PADDING.match(behind):
+    magic, tagged = _magic(file)
+    if name == "mp3" and tagged and not _FRAME_OR_PADDING.match(magic):
         source.notes.append("has an ID3 tag that does not end where sound begins: sound next to it may be missing")
     if name in ("avi", "caf") and (missing := missing_bytes(file)):
         source.faults.append(f"it lacks {missing:,} bytes at its end")
@@ -178,7 +184,7 @@ def _track(path: str, tracks: Sequence[Any], named: int | None) -> int:
 
 
 def _magic(file: FileIO) -> tuple[bytes, bool]:
-    """The bytes behind ID3 tags, which may stand before any format, and whether there are such tags."""
+    """The first bytes after ID3 tags, which may precede any format, and whether there are such tags."""
     at = 0
     while (end := tag_end(file, at)) is not None:
         at = end
@@ -186,14 +192,14 @@ def _magic(file: FileIO) -> tuple[bytes, bool]:
 
 
 def _wav_seconds(file: FileIO) -> float:
-    """How long a WAV or RF64 would be if all of the file were sound; 0 for other formats."""
+    """Length of a WAV or RF64 if the whole file were sound, seconds; 0 for other formats."""
     header = chunk_named(file, b"fmt ")
     bytes_per_s = int.from_bytes(read_at(file, 4, header.at + 8), "little") if header else 0
     return os.fstat(file.fileno()).st_size / bytes_per_s if bytes_per_s else 0.0
 
 
 def _unread_of_wav(file: FileIO, read_s: float) -> float:
-    """Seconds of sound behind the first `data` of a WAV, as in two files that were joined: FFmpeg reads one of them."""
+    """Seconds of sound after the first `data` of a WAV, as in two files that were joined: FFmpeg reads one of them."""
     data = chunk_named(file, b"data")
     size = os.fstat(file.fileno()).st_size
     if data is None or not data.size or data.end >= size or _is_chunks(file, data.end, size):  # 0: of a pipe
@@ -202,12 +208,12 @@ def _unread_of_wav(file: FileIO, read_s: float) -> float:
 
 
 def _is_chunks(file: FileIO, at: int, size: int) -> bool:
-    """Whether what follows the sound is a list of named chunks up to the end of the file, or begins with tags."""
-    behind = at
+    """Whether the bytes after the sound are named chunks up to the end of the file, or begin with tags."""
+    end = at
     for chunk in chunks(file, at, _MOST_ZEROS):
         if chunk.name.startswith(TAGS):
             return True
         if not _CHUNK_NAME.fullmatch(chunk.name) or chunk.name in _MORE_SOUND or not at <= chunk.end <= size + 8:
             return False
-        behind = chunk.end
-    return behind >= size - 8
+        end = chunk.end
+    return end >= size - 8

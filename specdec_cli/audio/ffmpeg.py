@@ -1,7 +1,7 @@
-"""A sound track as FFmpeg decodes it (PyAV), placed on the clock of its file.
+"""A sound track that FFmpeg decodes (PyAV), on the clock of its file.
 
-Packets that do not decode are passed over. Where timestamps leave a gap, as of lost packets or a muted microphone,
-silence fills it; where they begin again, as in joined streams, the sound goes on.
+Packets that do not decode are skipped. If timestamps leave a gap, as after lost packets or with a muted microphone,
+silence fills it; if they begin again, as in joined streams, the sound goes on.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ _DECLARE_LENGTH: Final = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta
 _HAVE_CLOCKS: Final = (  # the others: counted samples
     *("asf", "avi", "flac", "flv", "matroska", "mov", "mpeg", "mpegts", "ogg"),
 )
-_TAILS: Final = (*TAGS, b"<", bytes(4))  # what stands behind streams of frames, web pages and padding too
+_TAILS: Final = (*TAGS, b"<", bytes(4))  # beginnings of what may follow a stream of frames: tags, web pages, padding
 _JITTER_S: Final = 0.1  # of timestamps; containers round them
-_LONGEST_GAP_S: Final = 3600.0  # where no length is declared
-_REPORTED_S: Final = 1.0  # a gap that is reported
+_LONGEST_GAP_S: Final = 3600.0  # if no length is declared
+_REPORTED_S: Final = 1.0  # shortest gap that is reported
 
 
 def open_container(file: FileIO) -> Any:
-    """The container that an open file holds; raises what PyAV raises."""
+    """The container in an open file. Raises PyAV's errors."""
     import av
     import av.logging
 
     av.logging.set_level(None)  # FFmpeg would write to stderr
     file.seek(0)
     options = {"protocol_whitelist": "fd", "format_whitelist": _FORMATS}
-    options["probesize"] = str(1 << 18)  # FFmpeg's own 5 MB are seconds of work where a packet is a byte
+    options["probesize"] = str(1 << 18)  # FFmpeg's own 5 MB are seconds of work if a packet is a byte
     # A descriptor: PyAV prints errors of a Python reader, and cannot encode every name. Other protocols stay closed.
     options |= {"fd": str(file.fileno())} if POSIX else {}
     return av.open("fd:" if POSIX else file, mode="r", metadata_errors="replace", options=options)
 
 
 def chosen_track(tracks: Any) -> int:
-    """Number of the track that is marked as the default, or of the first; 1-based."""
+    """Number of the track that is marked as the default, or else of the first one; 1-based."""
     marked = (number for number, track in enumerate(tracks, 1) if int(track.disposition) & 1)  # AV_DISPOSITION_DEFAULT
     return next(marked, 1)
 
@@ -56,10 +56,9 @@ def chosen_track(tracks: Any) -> int:
 class FrameClock:
     """The sound of one track as a `source`, with the rate and channels of its first frame.
 
-    Its faults and notes are complete once all blocks were read.
+    The source's faults and notes are complete once all blocks were read.
 
-    Raises:
-        LookupError: it has no decoder, or none of its packets holds sound.
+    Raises LookupError if the track has no decoder, or no sound in any packet.
     """
 
     def __init__(self, container: Any, track: Any, size: int) -> None:
@@ -69,7 +68,7 @@ class FrameClock:
         if getattr(track, "codec_context", None) is None:
             raise LookupError("no such decoder")  # some versions of PyAV would crash
         context, name = track.codec_context, container.format.name.partition(",")[0]
-        if context.name == "flac":  # its frames have checksums; explode: one that is wrong is an error
+        if context.name == "flac":  # its frames have checksums; explode: a wrong one is an error
             context.options = {"err_detect": "crccheck+explode"}
         self._has_clock = name in _HAVE_CLOCKS
         self._shift = -(container.start_time or 0) / 1e6  # from timestamps to seconds after the start of the file
@@ -84,19 +83,19 @@ class FrameClock:
         )
         self.source.at = round(origin_s * first.sample_rate)
         self.source.declared_s = self._last_s
-        if self._last_s is not None and name == "mov":  # a length, without what comes before the sound
+        if self._last_s is not None and name == "mov":  # it declares the length of the sound, not its end
             self.source.declared_s = self._last_s + origin_s
         steady = context.name.startswith("pcm_") and context.bit_rate
         self.source.longest_s = 8 * size / context.bit_rate if steady else self._last_s or 0.0
 
     def _blocks(self) -> Iterator[Floats]:
-        for packed in self._packed():
-            yield packed if isinstance(packed, np.ndarray) else self._array(packed)
+        for part in self._joined():
+            yield part if isinstance(part, np.ndarray) else self._array(part)
         if self._damaged:
             self.source.faults.append(f"{self._damaged} of its packets do{'es' * (self._damaged == 1)} not decode")
 
-    def _packed(self) -> Iterator[Any]:
-        """Frames joined to large ones, and arrays of silence between them."""
+    def _joined(self) -> Iterator[Any]:
+        """Large frames, joined from small ones, and arrays of silence between them."""
         import av
 
         source, kind, resampler = self.source, None, None
@@ -125,13 +124,13 @@ class FrameClock:
         return np.asarray(frame.to_ndarray(), np.float32).reshape(-1, self.source.channels)
 
     def _time(self, frame: Any) -> float | None:
-        """Seconds from the start of the file."""
+        """When a frame begins, seconds from the start of the file; None without a clock."""
         if not self._has_clock or frame.time is None:
             return None
         return float(frame.time) + self._shift
 
     def _gap(self, frame: Any, due_s: float) -> float:
-        """Seconds without sound before a frame that was due at `due_s`."""
+        """Seconds without sound before a frame that is due at `due_s`."""
         at = self._time(frame)
         if at is None or abs(at - due_s) <= _JITTER_S:
             return 0.0
@@ -141,7 +140,7 @@ class FrameClock:
         if at > due_s:
             leap = f"has timestamps that leap by {at - due_s:,.0f} s after {due_s:.1f} s: they do not count"
             self.source.notes.append(leap)
-        self._shift += due_s - at  # its clock begins again
+        self._shift += due_s - at  # the clock begins again
         return 0.0
 
     def _frames(self, faults: list[str]) -> Iterator[Any]:
@@ -172,7 +171,7 @@ class FrameClock:
 
 
 def _declared_s(container: Any, track: Any, size: int) -> float | None:
-    """Where the sound track ends, seconds, as the header declares it; None where FFmpeg only estimates it."""
+    """The end of the sound track, seconds, as the header declares it; None if FFmpeg only estimates it."""
     tag = track.metadata.get("DURATION", "")
     if tag.count(":") == 2 and (tagged := parse(tag)) is not None:  # of Matroska; others write milliseconds
         return tagged

@@ -1,7 +1,7 @@
-"""Silence and active speech, by one definition each: of recordings, of clips, and of utterances between pauses.
+"""Silence and active speech, by one definition each for recordings, clips, and utterances between pauses.
 
 Silence: no 20 ms of a recording reach -70 dBFS. Active speech: frames within 30 dB of the loud ones (the 97th
-percentile) and above -75 dBFS. 0 dBFS is an RMS of 1.0; powers are means of squares over a frame of any length.
+percentile) and above -75 dBFS. 0 dBFS is an RMS of 1.0. The power of a frame is its mean square.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ import numpy as np
 import numpy.typing as npt
 
 from specdec_cli.audio.paths import audio_error
+from specdec_cli.audio.samples import Floats
 from specdec_cli.errors import AudioContentError
 
-Floats = npt.NDArray[np.float32]
 Powers = npt.NDArray[np.floating]
 Mask = npt.NDArray[np.bool_]
 
-MIN_DURATION_S: Final = 0.1  # of recordings that are accepted
-SILENCE_DBFS: Final = -70.0  # of the loudest 20 ms of a silent one
-FLOOR_DBFS: Final = -75.0  # what is quieter is never active
-ACTIVE_WITHIN_DB: Final = 30.0  # of the loud frames
+MIN_DURATION_S: Final = 0.1  # shortest recording that is accepted
+SILENCE_DBFS: Final = -70.0  # the loudest 20 ms of a silent recording lie below
+FLOOR_DBFS: Final = -75.0  # active frames lie above
+ACTIVE_WITHIN_DB: Final = 30.0  # from the loud frames down to the quietest active one
 _LOUD_PERCENTILE: Final = 97
-_MAX_PEAK: Final = 100.0  # 1.0 is full scale, and float files hold a little more at most
+_MAX_PEAK: Final = 100.0  # full scale is 1.0; files of floats exceed it slightly
 
 
 def active(power: Powers, within_db: float = ACTIVE_WITHIN_DB) -> Mask:
-    """Which of some frames are active speech, bool [frames], by their mean powers [frames]."""
+    """Which frames are active speech, bool [frames], by their powers [frames]."""
     least = max(float(np.percentile(power, _LOUD_PERCENTILE)) * 10 ** (-within_db / 10), 10 ** (FLOOR_DBFS / 10))
     return np.asarray(power > least, np.bool_)
 
 
 def active_level_dbfs(power: Powers) -> float | None:
-    """Level of the active frames, mean power in dB, of mean powers [frames]; None without any."""
+    """Level of the active frames, dBFS: their mean power. From powers [frames]; None without active frames."""
     found = active(power)
     return 10.0 * float(np.log10(power[found].mean())) if found.any() else None
 
@@ -46,7 +46,7 @@ def runs_of(mask: Mask) -> npt.NDArray[np.intp]:
 
 
 class SampleStatistics:
-    """Peak and level of mono samples that arrive block by block; it keeps one number for every 20 ms."""
+    """Peak and level of mono samples that arrive block by block. One number is kept for every 20 ms."""
 
     def __init__(self, sampling_rate: int, samples: Floats | None = None) -> None:
         self.peak = 0.0  # largest magnitude; NaN or infinite if any sample is
@@ -57,7 +57,7 @@ class SampleStatistics:
             self.add(samples)
 
     def add(self, samples: Floats) -> None:
-        """Count samples, float32 [n]."""
+        """Counts samples, float32 [n]."""
         self.peak = float(np.maximum(self.peak, np.abs(samples).max(initial=0.0)))  # np.maximum: NaN stays NaN
         joined = np.concatenate([self._rest, samples])
         whole = len(joined) // self._frame * self._frame
@@ -66,7 +66,7 @@ class SampleStatistics:
             self._powers.append(joined[:whole].reshape(-1, self._frame).var(axis=1))
 
     def level_dbfs(self) -> float | None:
-        """Level of the active frames without their mean, as `active_level_dbfs` gives it."""
+        """Level of the active frames without their constant offset; see `active_level_dbfs`."""
         return active_level_dbfs(np.concatenate(self._powers))
 
     @property
@@ -82,7 +82,7 @@ class SampleStatistics:
         return self.loudest < 10 ** (SILENCE_DBFS / 10)
 
     def fault(self, name: str, duration_s: float) -> AudioContentError | None:
-        """What is wrong with samples in which there is nothing to describe; None if nothing is."""
+        """The error for samples that cannot be described, of the recording or piece `name`; None if they can."""
         if duration_s < MIN_DURATION_S:
             says = f"is too short: it lasts {duration_s:.3f} s, and {MIN_DURATION_S} s is the least"
         elif not math.isfinite(self.peak):

@@ -1,4 +1,4 @@
-"""From a path to a recording that a model can read, in pieces that fit its window, or a typed error."""
+"""Opens a recording for a model, in pieces that fit its window, or raises an AudioError."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ _HIGHEST_RATE: Final = 1e6  # Hz, of samples in memory
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """A recording, or a part of it, that was decoded once and found fit to caption."""
+    """A recording, or a part of one, that was decoded once and can be captioned."""
 
     path: str  # as it was given
     sampling_rate: int  # of the samples of its pieces, Hz
     duration_s: float  # of the original, or of the part
     sha256: str  # hex digest of the file's bytes
     cuts: tuple[Cut, ...]  # the pieces, by their start
-    whole: bool  # whether the only piece is the recording
+    whole: bool  # whether the only piece is the whole recording
     _start_s: float = field(repr=False)  # of the part
-    _blocks: Callable[[], Iterator[Floats]] = field(repr=False)  # of the part, [n, channels that are read]
-    total_s: float | None = None  # length of all of the original, where it is known
+    _blocks: Callable[[], Iterator[Floats]] = field(repr=False)  # of the part, float32 [n, channels that are read]
+    total_s: float | None = None  # length of the whole original; None: unknown
     levels: Mapping[Selection, float | None] = field(default_factory=dict)
-    """Channel -> level of its active frames, dBFS, where there are several pieces; see `SampleStatistics`."""
+    """Channel -> level of its active frames, dBFS, if there are several pieces; see `SampleStatistics`."""
     decode_s: float = 0.0  # from opening the file to the checked samples
-    warnings: tuple[str, ...] = ()  # what is missing, left out or chosen, in sentences that name the recording
+    warnings: tuple[str, ...] = ()  # sentences that name the recording: what is missing, left out or chosen
     _columns: tuple[Selection, ...] = field(default=(None,), repr=False)  # channels of the blocks
 
     def pieces(self, skip: Collection[int] = ()) -> Iterator[AudioPiece]:
-        """The pieces that the model reads one at a time, in order, but for those whose index is in `skip`.
+        """Yields the pieces in order, except those with an index in `skip`.
 
         A recording that is longer than the window is decoded again meanwhile. Raises AudioError if it has changed.
         """
         blocks = self._blocks()
-        rest, at = np.zeros((0, len(self._columns)), np.float32), 0  # and its place
+        rest, at = np.zeros((0, len(self._columns)), np.float32), 0  # samples, and the place of the first one
         for index, cut in enumerate(self.cuts):
             if index in skip:
                 continue
@@ -105,30 +105,31 @@ def open_recording(
     track: int | None = None,
     longest_s: float = math.inf,
 ) -> Recording:
-    """Decode a recording, choose or mix its channels, resample it, check it and cut it.
+    """Decodes a recording, chooses or mixes its channels, resamples it, checks it and cuts it.
 
-    Times count from the start of the file, also where its sound begins later than its picture.
+    Times count from the start of the file, even if its sound begins later than its picture.
 
     Args:
-        path: anything that libsndfile or FFmpeg reads; `-`: see `opened`.
+        path: a file that libsndfile or FFmpeg reads; `-`: standard input, see `paths.STDIN`.
         sampling_rate: of the result, Hz.
-        window_s: longest audio that the model reads at once, seconds; what is longer is cut into utterances.
-        piece_s: longest of the fewest equal pieces instead, seconds, of which none is too short to describe.
-        at_pauses: whether what fits the window is cut into utterances, too.
-        cuts: the pieces, which win over `piece_s` and `at_pauses`. They are clipped to the part and the recording;
-            those of which nothing is left, or that are longer than the window, are left out with a warning.
-        start_s, end_s: the part of it that counts, seconds.
-        channel: of what names no channel: one, 1-based; `mix`, the mean over all; `each`, which makes every channel a
+        window_s: longest audio that the model reads at once, seconds. A longer recording is cut into utterances.
+        piece_s: instead, cut into the fewest equal pieces of at most so many seconds.
+        at_pauses: whether a recording that fits the window is also cut into utterances.
+        cuts: the pieces, in place of `piece_s` and `at_pauses`. They are clipped to the part and the recording. A cut
+            of which nothing is left, or that is longer than the window, is left out with a warning.
+        start_s, end_s: the part that is read, seconds.
+        channel: for cuts without a channel: one, 1-based; `mix`, the mean over all; `each`, which makes every channel a
             speaker with pieces of its own.
         track: of several sound tracks, 1-based; None: the one that is marked as the default, or else the first.
-        longest_s: the longest part that is taken, seconds; decoding ends there.
+        longest_s: longest part that is accepted, seconds; decoding ends there.
 
     Raises:
-        AudioNotFoundError: no such file, not a regular file, or it may not be read.
-        AudioDecodeError: empty, not audio, of an unknown codec, or so damaged that nothing decodes; or it changes.
-        AudioContentError: too short, too long, silent, with samples that are not finite, or without an utterance.
-        TooLongError: it is longer than `longest_s`.
-        CutsError: it ends before `start_s`, or lacks the channel or track; none of its cuts can be captioned.
+        AudioNotFoundError: there is no such file, it is not a regular file, or it may not be read.
+        AudioDecodeError: the file is empty, not audio, of an unknown codec, or so damaged that nothing decodes; or it
+            changes meanwhile.
+        AudioContentError: the recording is too short, too long, silent, not finite, or without an utterance.
+        TooLongError: the part is longer than `longest_s`.
+        CutsError: the recording ends before `start_s`, or lacks the channel or track; or no cut can be captioned.
     """
     path, begun = os.fsdecode(path), time.perf_counter()
     part = Part(sampling_rate, start_s, MOST_S if end_s is None else end_s, track, longest_s)

@@ -1,4 +1,4 @@
-"""A microphone as blocks of mono samples at the models' rate, through PortAudio (sounddevice), and what was said."""
+"""A microphone, through PortAudio (sounddevice), as utterances of mono samples at the models' rate."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from specdec_cli.audio.samples import AudioPiece, Floats
 from specdec_cli.errors import ConfigError, DeviceError, install
 
 _BLOCK_S: Final = 0.05
-_SIGNAL_S: Final = 0.1  # how long a wait may keep the main thread from noticing a stop
+_WAIT_S: Final = 0.1  # longest wait after which the main thread looks for a stop
 _PATIENCE_S: Final = 5.0  # a device that delivers nothing for so long is gone
 
 _Block = tuple[Floats, float, bool]
-"""Mono samples [n], when the last of them was recorded (`time.monotonic`), whether sound is missing before them."""
+"""Mono samples [n]; when the last one was recorded, `time.monotonic` seconds; whether sound is missing before them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Utterance:
-    """What was said between two pauses."""
+    """The sound between two pauses."""
 
     piece: AudioPiece  # its samples and its place in the recording
-    ended: float  # `time.monotonic` seconds
+    ended: float  # when it ended, `time.monotonic` seconds
     lost: bool  # whether sound is missing in it, because a buffer overflowed
 
 
 def devices() -> list[str]:
-    """The input devices of this machine, a line for each: number and name, either of which `--device` takes.
+    """The input devices of this machine, a line for each: number and name. `--device` takes either.
 
     Raises:
         ConfigError: sounddevice or PortAudio is not installed.
-        DeviceError: there is none.
+        DeviceError: there is no input device.
     """
     sounds = _portaudio()
     found = [
@@ -51,14 +51,14 @@ def devices() -> list[str]:
 
 
 class Microphone:
-    """A device that records from `with` on.
+    """A device that records within its `with` block.
 
     Args:
         device: number, name or part of a name; None: the system's default.
 
     Raises:
         ConfigError: sounddevice or PortAudio is not installed.
-        DeviceError: there is no such device, `with` cannot open it, or (from `utterances`, after the last) it is gone.
+        DeviceError: there is no such device, it cannot be opened, or (from `utterances`, at the end) it is gone.
     """
 
     def __init__(self, device: str | None) -> None:
@@ -89,17 +89,17 @@ class Microphone:
     def utterances(
         self, sampling_rate: int, longest_s: float, stopped: Callable[[], bool], show: Callable[[Floats], None]
     ) -> Iterator[Utterance]:
-        """Cuts what is recorded at its pauses; an utterance comes 0.3 to 0.6 s after its end, the last ones at the end.
+        """Yields the recorded utterances, each 0.3 to 0.6 s after its end.
 
         Args:
             sampling_rate: of their samples, Hz.
-            longest_s: of an utterance, seconds; a longer one is split.
-            stopped: whether to end once the rest has come.
-            show: called with the samples of every block.
+            longest_s: longest utterance, seconds; a longer one is split.
+            stopped: whether to stop recording; utterances that are not finished are still yielded.
+            show: called with the samples of every block, float32 [n].
         """
         resampler = soxr.ResampleStream(self._rate, sampling_rate, 1, "float32", "HQ")
-        recorded_s, ended = 0.0, 0.0  # length of what has come, and when its last sample was recorded
-        gaps: list[float] = []  # seconds from the start, where sound is missing
+        recorded_s, ended = 0.0, 0.0  # length of all blocks so far, and when the last sample was recorded
+        gaps: list[float] = []  # where sound is missing, seconds from the start
 
         def resampled() -> Iterator[Floats]:
             nonlocal recorded_s, ended
@@ -126,7 +126,7 @@ class Microphone:
                 if self._queue.empty():
                     return
             try:
-                yield self._queue.get(timeout=_SIGNAL_S)
+                yield self._queue.get(timeout=_WAIT_S)
                 delivered = time.monotonic()
             except queue.Empty:
                 if not self._stream.active or time.monotonic() - delivered > _PATIENCE_S:

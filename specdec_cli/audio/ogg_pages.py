@@ -1,4 +1,4 @@
-"""Damage of Ogg files, which decoders pass over: every page has a checksum and a number (RFC 3533, section 6)."""
+"""Finds damage of Ogg files that decoders skip: every page has a checksum and a number (RFC 3533, section 6)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _MAGIC: Final = b"OggS"
 _HEADER: Final = 27  # bytes, before the table of segments
 _LONGEST: Final = _HEADER + 255 + 255 * 255
 _WINDOW: Final = 1 << 20
-_MOST_MISSING: Final = 1 << 16  # a leap by more is another stream's numbering
+_MOST_MISSING: Final = 1 << 16  # pages; a larger leap is another stream's numbering
 _REVERSED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
 def page_faults(file: FileIO) -> list[str]:
-    """What is wrong with the pages of an Ogg, for `Source.faults`; nothing for other formats. Constant memory.
+    """The faults of an Ogg's pages, for `Source.faults`; none in other formats. Memory is constant.
 
-    A file that ends exactly between two pages looks like a stopped live stream, which is complete. A leap behind the
-    pages of the headers is no damage: who joins a live stream gets its headers first.
+    A file that ends exactly between two pages looks like a stopped live stream, which is complete. A leap after the
+    pages of headers is no damage: a recording that joins a live stream gets the stream's headers first.
     """
     damaged = missing = lacking = 0
     expected: dict[bytes, int | None] = {}  # serial number -> number of its next page; None: any
@@ -41,13 +41,13 @@ def page_faults(file: FileIO) -> list[str]:
 
 
 def has_several_streams(file: FileIO) -> bool:
-    """Whether an Ogg holds streams beside each other, of which all begin before any other page."""
+    """Whether an Ogg holds several streams at a time: their first pages come before any other page."""
     begins = [page[5] & 2 for page, _, intact in islice(_pages(file), 2) if intact]
     return len(begins) == 2 and all(begins)
 
 
 def _pages(file: FileIO) -> Iterator[tuple[bytes, int, bool]]:
-    """Whatever looks like a page, the bytes that it lacks, and whether it is intact, or else all of it is searched."""
+    """Yields each page, the bytes that it lacks, and whether it is intact. A damaged page is searched for others."""
     file.seek(0)
     data, at, more = file.read(len(_MAGIC)), 0, True
     if not data.startswith((_MAGIC, b"ID3")):

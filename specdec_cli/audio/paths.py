@@ -1,4 +1,4 @@
-"""A path that may be anything: missing, a folder, a pipe, empty, a name that no terminal can print."""
+"""Opens the file at a path that may be missing, a folder, a pipe or empty, and identifies its content."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def audio_error(error: type[_Error], path: str, says: str, hint: str) -> _Error:
 
 @contextmanager
 def opened(path: str) -> Iterator[FileIO]:
-    """Open a regular file; raises AudioNotFoundError where there is none to read, AudioDecodeError if it is empty."""
+    """Opens a regular file for the block. Raises AudioNotFoundError, or AudioDecodeError if the file is empty."""
     try:
         file = open_regular("/dev/stdin" if path == STDIN else path)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
@@ -47,7 +47,7 @@ def opened(path: str) -> Iterator[FileIO]:
 
 
 def sha256(file: FileIO) -> str:
-    """Hex digest of the file's bytes; those of the last large files are kept: tables may name many parts of one."""
+    """Hex digest of a file's bytes. Digests of the last large files are kept: tables may name many parts of one."""
     found = stamp(file)
     digest = _digests.get(found)
     if digest is None:
@@ -61,7 +61,7 @@ def sha256(file: FileIO) -> str:
 
 
 def stamp(file: FileIO) -> tuple[int, ...]:
-    """Size, device, inode and time of change, which identify a file's content."""
+    """Size, device, inode and time of change (ns), which identify a file's content."""
     status = os.fstat(file.fileno())
     return status.st_size, status.st_dev, status.st_ino, status.st_mtime_ns
 

@@ -1,9 +1,9 @@
-"""Cuts a stream of samples into utterances at its pauses, in bounded memory: of a file, or of a microphone.
+"""Cuts the samples of a file or a microphone into utterances at the pauses, as a stream, in bounded memory.
 
-Sound is what stands out from the noise floor: in bands of equal ratio, the excess of the power over a low percentile of
-the last seconds, averaged over the bands. So steady noise is a pause however loud it is, and a soft speaker is found
-after a loud one. Stretches of sound less than 0.33 s apart are one utterance, whose ends are where its own level is
-within 28 dB of its loud parts, which leaves the room's noise and breath out.
+A frame holds sound if it stands out from the noise floor: in bands of equal ratio, its power exceeds a low percentile
+of the last seconds, on average over the bands. So steady noise is a pause however loud it is, and a soft speaker is
+found after a loud one. Stretches of sound less than 0.33 s apart are one utterance. An utterance begins and ends where
+its own level is within 28 dB of its loud parts, which leaves out the room's noise and breath.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from numpy.typing import NDArray
 from specdec_cli.audio.levels import FLOOR_DBFS, SILENCE_DBFS, runs_of
 from specdec_cli.audio.samples import AudioPiece, Floats
 
-_MARGIN_S: Final = 0.08  # that an utterance gets of the pauses around it
+_MARGIN_S: Final = 0.08  # of the pauses on either side, added to an utterance
 _HOP_S: Final = 0.010
 _FRAME_S: Final = 0.032
-_PAUSE: Final = 33  # hops: a shorter one ends no utterance; noise lengthens what is measured of those of 0.3 s
+_PAUSE: Final = 33  # hops of the shortest pause between utterances; noise lengthens measured pauses of 0.3 s
 _LEAST: Final = 20  # hops of sound in an utterance
-_STEP: Final = 20  # frames between two looks at what has arrived, so that blocks of any length give the same cuts
-_LOOKS: Final = 150  # at what is pending, while it doubles: a look reads all of it, so that hours would take days
+_STEP: Final = 20  # frames between two looks at new samples, so that blocks of any length give the same cuts
+_LOOKS: Final = 150  # looks while the pending sound doubles: each reads all of it, and hours of it would take days
 _SMOOTH: Final = 5  # frames
 _BANDS: Final = 18
 _BANDS_HZ: Final = (100.0, 7200.0)
 _HISTORY: Final = 2000  # frames that the noise floor is estimated from
-_REFRESH: Final = 100  # frames after which it is estimated again
-_FIRST: Final = 100  # frames to wait for at the start
+_REFRESH: Final = 100  # frames after which the noise floor is estimated again
+_FIRST: Final = 100  # frames before the first look
 _FLOOR_PERCENTILE: Final = 7
 _ABOVE_FLOOR_DB: Final = 1.0  # mean of steady noise over its percentile
-_MOST_EXCESS_DB: Final = 20.0  # of a band
-_EXCESS_DB: Final = 2.0  # mean over the bands: sound
-_PAUSE_DB: Final = 38.0  # below the loudest frame of a stretch: a pause, or the room after it
-_END_DB: Final = 28.0  # below the loud frames of an utterance: outside its ends
+_MOST_EXCESS_DB: Final = 20.0  # of one band
+_EXCESS_DB: Final = 2.0  # mean over the bands; a frame with more holds sound
+_PAUSE_DB: Final = 38.0  # below the loudest frame of a stretch lies a pause, or the room after it
+_END_DB: Final = 28.0  # below its loud frames an utterance has ended
 _LOUD_PERCENTILE: Final = 95
-_SILENT_MARGIN_DB: Final = 3.0  # of windows of 32 ms over those by which a piece counts as silent
+_SILENT_MARGIN_DB: Final = 3.0  # of frames of 32 ms over those of 20 ms by which a piece counts as silent
 _NOTHING: Final = 1e-12  # power, -120 dBFS
 
 
 class PauseCutter:
-    """Takes samples in blocks of any length, and gives utterances as they end.
+    """Takes samples in blocks of any length, and returns utterances as they end.
 
-    An utterance comes 0.3 to 0.6 s after its end. What is kept is the utterance under way and 20 s of levels; one that
-    grows longer than `longest_s` is split where it is quietest, in its second half.
+    An utterance is returned 0.3 to 0.6 s after its end. The unfinished utterance and 20 s of levels are kept. An
+    utterance longer than `longest_s` is split where its second half is quietest.
 
     Args:
         sampling_rate: of the samples, Hz, at least 2,000.
-        longest_s: of an utterance, seconds, at least 0.5.
+        longest_s: longest utterance, seconds, at least 0.5.
     """
 
     def __init__(self, sampling_rate: int, longest_s: float) -> None:
@@ -60,31 +60,32 @@ class PauseCutter:
         frequencies = np.fft.rfftfreq(self._size, 1 / sampling_rate)
         highest = min(_BANDS_HZ[1], 0.45 * sampling_rate)
         self._edges = np.unique(np.searchsorted(frequencies, np.geomspace(_BANDS_HZ[0], highest, _BANDS + 1)))
-        gain = 2 * np.sin(np.pi * frequencies / sampling_rate)  # of the difference between neighbours
+        gain = 2 * np.sin(np.pi * frequencies / sampling_rate)  # of differences between neighbouring samples
         window_power = float(self._window @ self._window)
-        self._scale = 2 / (self._size * window_power * np.maximum(gain, gain[1]) ** 2)  # of the samples' mean square
-        self._rest = np.zeros(0, np.float32)  # less than a step
+        # from squared magnitudes of those differences' spectra to the samples' mean square
+        self._scale = 2 / (self._size * window_power * np.maximum(gain, gain[1]) ** 2)
+        self._rest = np.zeros(0, np.float32)  # samples of less than a step
         self._samples = _Rows()
-        self._first = 0  # place of the first of them in the stream
-        self._end = 0  # of the stream, so far
-        self._powers = np.zeros((_SMOOTH // 2, len(self._edges) - 1))  # of frames that are still to be smoothed
-        self._levels = _Rows(len(self._edges))  # dB, by frame and band, and of all bands
-        self._dropped = 0  # frames before those
-        self._framed = 0  # frames whose power was taken
+        self._first = 0  # place in the stream of the first kept sample
+        self._end = 0  # samples of the stream so far
+        self._powers = np.zeros((_SMOOTH // 2, len(self._edges) - 1))  # of frames that are not smoothed yet
+        self._levels = _Rows(len(self._edges))  # dB, by frame: of each band, and of all together
+        self._dropped = 0  # frames before the first kept level
+        self._framed = 0  # frames whose power was computed
         self._floor = np.zeros(0, np.float32)  # dB, by band
-        self._floor_of = 0  # frames that it was estimated after
-        self._given = 0  # the sample behind the last utterance
-        self._done = 0  # frames before which nothing is looked for any more
+        self._floor_of = 0  # frames after which the floor was estimated
+        self._given = 0  # place of the sample after the last utterance
+        self._done = 0  # frames that cannot begin an utterance any more
         self._next_look = 0  # frame
 
     def utterances(self, blocks: Iterable[Floats]) -> Iterator[AudioPiece]:
-        """Those of all blocks of a stream, which is read no further than is needed for the next one."""
+        """Yields the utterances of all blocks. The stream is read no further than the next one needs."""
         for block in blocks:
             yield from self.feed(block)
         yield from self.finish()
 
     def feed(self, samples: Floats) -> list[AudioPiece]:
-        """Takes the next samples, mono float32 [n], and returns the utterances that are known to have ended."""
+        """Takes the next samples, mono float32 [n]; returns the utterances that have certainly ended."""
         found, step = list[AudioPiece](), _STEP * self._hop
         arrived = np.concatenate([self._rest, samples])
         whole = len(arrived) // step * step
@@ -95,14 +96,14 @@ class PauseCutter:
         return found
 
     def finish(self) -> list[AudioPiece]:
-        """The utterances that the end of the stream ends."""
+        """Ends the stream; returns its last utterances."""
         end = len(self._samples) + len(self._rest)
         self._take(np.append(self._rest, np.zeros(self._size + _SMOOTH * self._hop, np.float32)))
         self._end = self._first + end
         return list(self._utterances(last=True))
 
     def _take(self, block: Floats) -> None:
-        """Adds samples, and the levels of the frames that are whole with them, smoothed over their neighbours."""
+        """Adds samples, and the levels of the frames that they complete, smoothed over neighbouring frames."""
         self._samples.add(block)
         self._end = self._first + len(self._samples)
         rest = self._samples.rows[max(0, self._framed * self._hop - self._first) :]
@@ -122,13 +123,14 @@ class PauseCutter:
         self._levels.add(levels.astype(np.float32))
 
     def _utterances(self, *, last: bool) -> Iterator[AudioPiece]:
-        """The utterances that have ended; forgets what no later one needs."""
+        """Yields the utterances that have ended; drops what no later one needs."""
         known = self._dropped + len(self._levels)
         if len(self._levels) < (1 if last else _FIRST) or (known < self._next_look and not last):
             return
-        start, totals = self._done, self._levels.rows[self._done - self._dropped :, -1]  # frames below count from there
+        start = self._done  # frames below count from here
+        totals = self._levels.rows[start - self._dropped :, -1]
         sound, done = self._sound(), 0
-        settled = ended = max(0, len(totals) - (0 if last else _PAUSE))  # before what is under way
+        settled = ended = max(0, len(totals) - (0 if last else _PAUSE))  # later frames may change
         for begin, end in _stretches(sound):
             loud = np.zeros_like(sound)
             loud[begin:end] = sound[begin:end] & (totals[begin:end] > totals[begin:end].max() - _PAUSE_DB)
@@ -152,7 +154,7 @@ class PauseCutter:
         self._next_look = known + (known - self._done) // _LOOKS
 
     def _sound(self) -> NDArray[np.bool_]:
-        """Which of the frames behind the last utterance stand out from the noise floor."""
+        """Which frames after the last utterance stand out from the noise floor: bool [frames]."""
         history, pending = self._levels.rows[-_HISTORY:, :-1], self._levels.rows[self._done - self._dropped :]
         known = self._dropped + len(self._levels)
         if len(history) < _HISTORY or known >= self._floor_of + _REFRESH:
@@ -163,7 +165,7 @@ class PauseCutter:
         return sound
 
     def _piece(self, start: int, end: int, *, split: bool) -> AudioPiece:
-        """The samples of frames; their margins stay clear of what was given before, and there is none at a split."""
+        """The utterance from frame `start` to `end`, with margins that overlap no other; none at a split."""
         margin, centre = round(_MARGIN_S * self._rate), (self._size - self._hop) // 2
         from_, to = start * self._hop + centre, end * self._hop + centre
         from_ = max(self._given, self._first, from_ - margin)
@@ -173,7 +175,7 @@ class PauseCutter:
         return AudioPiece(from_ / self._rate, to / self._rate, samples=samples)
 
     def _forget(self, settled: int) -> None:
-        """Drops the samples before a frame, and levels that are older than the history of the noise floor too."""
+        """Drops the samples before the frame `settled`, and levels older than the history of the noise floor."""
         self._done = settled
         samples = settled * self._hop - self._first
         self._samples.drop(samples)
@@ -195,7 +197,7 @@ class _Rows:
 
     @property
     def rows(self) -> NDArray[Any]:
-        """What it holds, float32 [n, ...]; it stays valid until the next `add`."""
+        """The rows, float32 [n, ...]; the array is valid until the next `add`."""
         return self._array[self._first : self._end]
 
     def add(self, rows: NDArray[Any]) -> None:
@@ -209,12 +211,12 @@ class _Rows:
         self._end += len(rows)
 
     def drop(self, count: int) -> None:
-        """Drops so many rows at the front."""
+        """Drops `count` rows at the front."""
         self._first = min(self._end, self._first + max(0, count))
 
 
 def _stretches(on: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Begin and end of each run of true items, those less than a pause apart joined."""
+    """Begin and end of each run of true items; runs less than `_PAUSE` apart are joined."""
     joined: list[tuple[int, int]] = []
     for begin, end in runs_of(on).tolist():
         if joined and begin - joined[-1][1] < _PAUSE:

@@ -1,4 +1,4 @@
-"""Where the pieces of a recording lie, on which channels, and what of the given cuts is left out."""
+"""Finds the pieces of a recording: their times and channels, and which of the given cuts are left out."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from specdec_cli.text import plain
 from specdec_cli.times import MOST_S
 
 Channel = int | Literal["mix", "each"]
-"""A channel, 1-based; the mean over all of them; or each by itself."""
+"""A channel, 1-based; the mean over all of them; or each one by itself."""
 
 _ROUNDING: Final = 1e-6  # samples
 ROUNDED_S: Final = 0.1  # a cut that is clipped by less was rounded by its writer
 _NAMED: Final = 3  # cuts that a sentence names
-_MOST_CHANNELS: Final = 64  # that each become a speaker
+_MOST_CHANNELS: Final = 64  # with `each`
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Cutting:
 
     @property
     def divided(self) -> bool:
-        """Whether the pieces do not follow from pauses."""
+        """Whether the pieces do not depend on pauses."""
         return self.cuts is not None or self.piece_s is not None
 
     def selected(self, path: str, channels: int) -> Mapping[Selection, Selection]:
-        """What is read of a recording with so many channels; raises CutsError where it lacks the configured one."""
+        """The selections to read of a recording, each by its own name. Raises CutsError for a channel that it lacks."""
         given = self.cuts or ()
         named: set[Selection] = {cut.channel for cut in given if cut.channel is not None and cut.channel < channels > 1}
         if self.cuts is None or any(cut.channel not in named for cut in self.cuts):
@@ -50,7 +50,7 @@ class Cutting:
         return {channel: channel for channel in ordered} or {None: None}
 
     def _default(self, path: str, channels: int) -> Sequence[Selection]:
-        """The channels of what names none."""
+        """The channels for cuts that name none."""
         if isinstance(self.channel, int) and channels > 1:
             if self.channel > channels:
                 says = f"has {channels} channels, and no channel {self.channel}"
@@ -64,30 +64,30 @@ class Cutting:
         return range(channels)
 
     def pieces(self, path: str, reading: FirstPass) -> list[Cut]:
-        """The pieces by their start; adds what is left out to the warnings of the reading.
+        """The pieces by their start. Cuts and channels that are left out are added to `reading.warnings`.
 
         Raises:
-            AudioContentError: no selected channel has anything to describe, or there are no utterances.
+            AudioContentError: no selected channel can be described, or there are no utterances.
             CutsError: no given cut can be captioned.
         """
         sound = reading.sound
-        heard = self._heard(path, reading)
+        channels = self._audible(path, reading)
         if sound.source.channels == 1 and isinstance(self.channel, int) and self.channel > 1:
             reading.warnings.append(f"{plain(path)} has one channel, which is read in place of channel {self.channel}.")
         if self.cuts is not None:
-            found = list(_Given(self, sound, plain(path), heard).usable(reading.warnings))
+            found = list(_Given(self, sound, plain(path), channels).usable(reading.warnings))
         elif self.piece_s is None and (self.at_pauses or reading.samples is None):
             between = utterances_of(reading, self.window_s)
-            found = [cut for channel in heard for cut in _on((channel,), between[channel], len(heard))]
+            found = [cut for channel in channels for cut in _on((channel,), between[channel], len(channels))]
             if not found:
                 hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
                 raise audio_error(AudioContentError, path, "has no utterances between pauses", hint)
         else:
-            found = list(_on(heard, _equal(sound, self.piece_s), len(heard)))
+            found = list(_on(channels, _equal(sound, self.piece_s), len(channels)))
         return sorted(found, key=lambda cut: (cut.start_s, cut.end_s, -1 if cut.channel is None else cut.channel))
 
-    def _heard(self, path: str, reading: FirstPass) -> Sequence[Selection]:
-        """The channels of what names none, but for silent ones and copies, where each is a speaker."""
+    def _audible(self, path: str, reading: FirstPass) -> Sequence[Selection]:
+        """The channels for cuts that name none; if each is a speaker, without silent ones and copies."""
         sound, name = reading.sound, plain(path)
         default = self._default(path, sound.source.channels)
         known = [channel for channel in default if channel in reading.statistics]
@@ -109,7 +109,7 @@ class Cutting:
 
 
 def _on(channels: Iterable[Selection], cuts: Iterable[Cut], speakers: int) -> Iterator[Cut]:
-    """Cuts on each of some channels, which are speakers where there are several."""
+    """Yields the cuts on each channel; with several `speakers`, a channel is a speaker."""
     for channel in channels:
         for cut in cuts:
             known = cut.speaker
@@ -120,7 +120,7 @@ def _on(channels: Iterable[Selection], cuts: Iterable[Cut], speakers: int) -> It
 
 
 def _equal(sound: Sound, piece_s: float | None) -> list[Cut]:
-    """The fewest equal pieces within a length, or one piece."""
+    """The fewest equal pieces of at most `piece_s` seconds; None: one piece."""
     total, rate = sound.length, sound.sampling_rate
     longest = math.inf if piece_s is None else math.floor(piece_s * rate + _ROUNDING)
     count = max(1, math.ceil(total / longest))
@@ -130,25 +130,23 @@ def _equal(sound: Sound, piece_s: float | None) -> list[Cut]:
 
 @dataclass(slots=True)
 class _Given:
-    """The cuts of a file that names them, fitted to what there is of a recording."""
-
     cutting: Cutting
     sound: Sound
     name: str  # of the recording, for messages
-    default: Sequence[Selection]  # channels of what names none
+    default: Sequence[Selection]  # channels for cuts that name none
     _named: frozenset[Selection] = frozenset()  # channels that cuts name
-    _told: dict[str, list[Cut]] = field(default_factory=dict)  # what happened -> to which cuts
+    _changed: dict[str, list[Cut]] = field(default_factory=dict)  # what happened -> to which cuts
 
     def usable(self, warnings: list[str]) -> Iterator[Cut]:
-        """The cuts within the part, clipped to it; what was left out or clipped is added to the warnings."""
+        """Yields the cuts, clipped to the part that was read; `warnings` gets those that were clipped or left out."""
         given = sorted(self.cutting.cuts or (), key=lambda cut: (cut.start_s, cut.end_s))
         self._named = frozenset(cut.channel for cut in given if cut.channel is not None)
         found = [piece for cut in given for piece in self._fitted(cut)]
-        told = [f"{self.name}: {self._sentence(what, which)}" for what, which in self._told.items()]
+        sentences = [f"{self.name}: {self._sentence(what, which)}" for what, which in self._changed.items()]
         if not found:
-            says = told[0] if told else f"{self.name} has no cuts."
+            says = sentences[0] if sentences else f"{self.name} has no cuts."
             raise CutsError(says, hint="Mend the cuts, name the right recording, or another start and end.")
-        warnings += told
+        warnings += sentences
         yield from found
 
     def _fitted(self, cut: Cut) -> Iterator[Cut]:
@@ -161,21 +159,21 @@ class _Given:
         lost_s = (clipped.start_s - cut.start_s) + (0.0 if open_ended else cut.end_s - clipped.end_s)
         length_s = clipped.end_s - clipped.start_s
         if length_s <= 0 or (lost_s > 0 and length_s < MIN_DURATION_S):
-            return self._tell(f"outside of its sound from {start_s:.2f} s to {end_s:.2f} s, and left out", cut)
+            return self._note(f"outside of its sound from {start_s:.2f} s to {end_s:.2f} s, and left out", cut)
         if length_s > window_s + _ROUNDING:
-            return self._tell(f"longer than the {window_s:g} s that the model reads at once, and left out", cut)
+            return self._note(f"longer than the {window_s:g} s that the model reads at once, and left out", cut)
         count = sound.source.channels
         if cut.channel is not None and cut.channel >= count > 1:
-            return self._tell(f"on a channel that it lacks (it has {count}), and left out", cut)
+            return self._note(f"on a channel that it lacks (it has {count}), and left out", cut)
         if count == 1 and cut.channel is not None and (cut.channel > 0 or len(self._named) > 1):
-            self._tell("on one of several channels, but it has one channel, which is read", cut)
+            self._note("on one of several channels, but it has one channel, which is read", cut)
         if lost_s > ROUNDED_S:
-            self._tell(f"clipped to its sound from {start_s:.2f} s to {end_s:.2f} s", cut)
+            self._note(f"clipped to its sound from {start_s:.2f} s to {end_s:.2f} s", cut)
         channels = self.default if cut.channel is None or count == 1 else (cut.channel,)
         yield from _on(channels, [clipped], len(channels))
 
-    def _tell(self, what: str, cut: Cut) -> None:
-        self._told.setdefault(what, []).append(cut)
+    def _note(self, what: str, cut: Cut) -> None:
+        self._changed.setdefault(what, []).append(cut)
 
     @staticmethod
     def _sentence(what: str, which: Sequence[Cut]) -> str:

@@ -1,12 +1,12 @@
-"""Prosody as numbers: F0, level, rate and pauses of samples, by the definitions that the mini pair's labels have.
+"""Prosody as numbers: F0, level, rate and pauses of samples, by the definitions of the mini pair's labels.
 
-F0: autocorrelation with a best path (Boersma 1993, with Praat's default costs).
-Rate: syllable nuclei, which are peaks of the level with a dip on either side, and voiced (de Jong and Wempe 2009). The
-level is that between 500 and 2,500 Hz: the first formants of vowels, without the pulses of a low voice and the noise of
-fricatives. docs/acoustics.md says how well either agrees with Praat, and with texts.
+F0: autocorrelation with a best path (Boersma 1993, with Praat's default costs). Rate: syllable nuclei, which are voiced
+peaks of the level with a dip on either side (de Jong and Wempe 2009). That level is taken between 500 and 2,500 Hz: the
+first formants of vowels, without the pulses of a low voice and the noise of fricatives. docs/acoustics.md says how well
+both agree with Praat, and with texts.
 
-One windowed spectrum of all frames serves both. SciPy's FFT makes it, in float32: NumPy's takes several times as long,
-and librosa imports numba for any spectrum, seconds before the first clip. Tests compare the power with librosa's.
+One windowed spectrum of all frames serves both. SciPy's FFT computes it, in float32: NumPy's takes several times as
+long, and librosa imports numba for any spectrum, which takes seconds. Tests compare the power with librosa's.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ HOP: Final = SAMPLE_RATE // 100  # samples in a frame, and between two values: 1
 _SHORTEST_BLIP: Final = 4  # frames: active runs under 40 ms are dropped
 _SHORTEST_PAUSE: Final = 20  # frames: gaps of 200 ms or more are pauses
 _LIMIT_CHANGE_DB: Final = 3.0
-_MOST_CHANGE: Final = 0.15  # a share of pauses that changes by more with a limit so much higher or lower is none
-_LEAST_SPEAKING_S: Final = 0.3  # a rate over less speech than this would say nothing
-_LEAST_VOICED_SHARE: Final = 0.3  # of active frames: with less, noise is active too, or hides syllables
+_MOST_CHANGE: Final = 0.15  # of the share of pauses, with the limit so much higher or lower; else it is not clear
+_LEAST_SPEAKING_S: Final = 0.3  # of speech for a rate
+_LEAST_VOICED_SHARE: Final = 0.3  # of active frames for a rate: with less, noise is active, or hides syllables
 
 F0_RANGE_HZ: Final = (65.0, 600.0)
 _VOICING_THRESHOLD: Final = 0.45
@@ -41,18 +41,18 @@ _VOICING_CHANGE_COST: Final = 0.14
 _CANDIDATES: Final = 6
 _WEAKEST: Final = 0.1  # a candidate two voicing changes below the threshold (0.17) is never on the best path
 _SILENT: Final = 1e-9  # least power of a frame, as the DCT scales it
-_LEAST_VOICED: Final = 10  # frames without which there is neither a median nor a range
-_NARROW_ST: Final = 6.0  # between the 5th and the 95th percentile: there is no room for frames an octave off
-_LEAST_INNER_SHARE: Final = 0.4  # of that distance, between the 15th and the 85th; a normal distribution has 0.63
+_LEAST_VOICED: Final = 10  # frames for a median and a range
+_NARROW_ST: Final = 6.0  # 5th to 95th percentile; a range of less has no room for frames an octave off
+_LEAST_INNER_SHARE: Final = 0.4  # of that range, from the 15th to the 85th percentile; a normal distribution has 0.63
 _WIDTH: Final = int(0.046 * SAMPLE_RATE)  # three periods of the lowest F0
 LEAD: Final = _WIDTH // 2  # samples before the centre of the first frame
-_FFT_SIZE: Final = 1000  # longer than a frame and the longest lag, which nothing wraps around to
+_FFT_SIZE: Final = 1000  # more than a frame and the longest lag together, so that nothing wraps around
 _FRAMES_AT_ONCE: Final = 1024  # spectra of a five-minute recording would take a gigabyte
 
 _BAND_HZ: Final = (500.0, 2500.0)
-_SMOOTHING: Final = np.hanning(7) / 3.0  # over 60 ms: what is shorter follows the pulses of a voice
-_DIP_DB: Final = 2.5  # a peak stands out from the dips beside it by so much,
-_WITHIN_DB: Final = 30.0  # and is no further below the 99th percentile of the level
+_SMOOTHING: Final = np.hanning(7) / 3.0  # over 60 ms; a shorter window would follow the pulses of a voice
+_DIP_DB: Final = 2.5  # from a nucleus down to the dips beside it, at least
+_WITHIN_DB: Final = 30.0  # from the 99th percentile of the level down to a nucleus, at most
 _BAND_BINS: Final = slice(*(round(hz * _FFT_SIZE / SAMPLE_RATE) for hz in _BAND_HZ))
 
 _WINDOW: Final = np.pad(np.hanning(_WIDTH), (0, _FFT_SIZE - _WIDTH)).astype(np.float32)
@@ -68,7 +68,7 @@ def measure(samples: Samples, sampling_rate: int, recording_dbfs: float | None =
     Args:
         samples: mono [n] of full scale 1.0.
         sampling_rate: of the samples, Hz.
-        recording_dbfs: level of the active frames of the recording that it is a piece of; None: it is a whole one.
+        recording_dbfs: level of the active frames of the whole recording, dBFS; None: the clip is no piece.
     """
     if sampling_rate != SAMPLE_RATE:
         samples = soxr.resample(samples, sampling_rate, SAMPLE_RATE)
@@ -98,8 +98,8 @@ class Activity:
 
     active: Mask
     level_dbfs: float
-    pause_ratio: float
-    pauses_are_clear: bool = True  # False: noise lies at the limit, so that 3 dB more or less give other pauses
+    pause_ratio: float  # gaps of 200 ms or more / time from the first active frame to the last
+    pauses_are_clear: bool = True  # False: noise lies at the limit, and 3 dB more or less give other pauses
 
     @property
     def speaking_s(self) -> float:
@@ -108,10 +108,10 @@ class Activity:
 
 
 def speech_activity(samples: Samples) -> Activity:
-    """Frames within 30 dB of the 97th percentile frame and above -75 dBFS, blips under 40 ms dropped.
+    """The active frames: within 30 dB of the 97th percentile and above -75 dBFS, without blips under 40 ms.
 
     Args:
-        samples: mono [n] at 16 kHz; a constant offset is no sound.
+        samples: mono [n] at 16 kHz; a constant offset does not count.
     """
     frames = samples[: len(samples) // HOP * HOP].reshape(-1, HOP)
     power = np.square(frames - np.float32(frames.mean(dtype=np.float64))).mean(axis=1) if len(frames) else np.zeros(1)
@@ -136,16 +136,16 @@ def _active(power: npt.NDArray[np.floating], within_db: float) -> tuple[Mask, fl
 
 
 def f0_contour(samples: Samples, hop: int = HOP) -> Array:
-    """F0 in Hz of every frame of 46 ms, NaN where unvoiced, of mono samples [n] at 16 kHz.
+    """F0 in Hz of every frame of 46 ms, NaN if unvoiced, for mono samples [n] at 16 kHz.
 
-    Frames are `hop` samples apart, 10 ms by default. Frame i is centred at i hops + 23 ms; there is none in less than
-    46 ms.
+    Frames are `hop` samples apart, 10 ms by default. Frame i is centred at i hops + 23 ms; in less
+    than 46 ms there is none.
     """
     return _contour_and_band(samples, hop)[0]
 
 
 def _contour_and_band(samples: Samples, hop: int = HOP) -> tuple[Array, Samples]:
-    """F0 as `f0_contour` gives it, and the power between 500 and 2,500 Hz (of no fixed unit) of the same frames."""
+    """F0 as in `f0_contour`, and the power between 500 and 2,500 Hz of the same frames, in no fixed unit."""
     if len(samples) <= _WIDTH:
         return np.zeros(0), np.zeros(0, np.float32)
     starts = np.arange(0, len(samples) - _WIDTH, hop)
@@ -156,7 +156,7 @@ def _contour_and_band(samples: Samples, hop: int = HOP) -> tuple[Array, Samples]
 
 
 def f0_median_and_range(contour: Array) -> tuple[float, float] | None:
-    """Median in Hz and 10th-90th percentile distance in semitones; None with fewer than 10 voiced frames."""
+    """Median of F0, Hz, and its 10th to 90th percentile, semitones; None with fewer than 10 voiced frames."""
     voiced = contour[~np.isnan(contour)]
     if len(voiced) < _LEAST_VOICED:
         return None
@@ -165,18 +165,18 @@ def f0_median_and_range(contour: Array) -> tuple[float, float] | None:
 
 
 def _range_is_clear(contour: Array) -> bool:
-    """Whether the 10th and 90th percentile of F0 are not decided by a few frames, such as those an octave off.
+    """Whether the 10th and 90th percentile of F0 do not depend on a few frames, such as those an octave off.
 
-    Where one frame in ten is, a range of 4 semitones is measured as one of 13, or the other way round.
+    If one frame in ten is an octave off, a range of 4 semitones is measured as one of 13, or the other way round.
     """
     low, inner_low, inner_high, high = 12.0 * np.log2(np.nanpercentile(contour, [5, 15, 85, 95]))
     return bool(high - low <= _NARROW_ST or inner_high - inner_low >= _LEAST_INNER_SHARE * (high - low))
 
 
 def _candidates(samples: Samples, starts: npt.NDArray[np.intp]) -> tuple[Samples, Samples, Samples, Samples]:
-    """Candidates as `_strongest` gives them, each frame's peak amplitude and its power within the band.
+    """Of frames that begin at `starts`: candidates as in `_strongest`, peak amplitudes, and powers in the band.
 
-    The last two are float32 (frames,). `samples` go on for a longer time than the frames that begin at `starts`.
+    The last two are float32 [frames]. `samples` [n] must go on for `_FFT_SIZE` after the last start.
     """
     from scipy import fft
 
@@ -185,7 +185,7 @@ def _candidates(samples: Samples, starts: npt.NDArray[np.intp]) -> tuple[Samples
     inner -= inner.mean(axis=1, keepdims=True)
     frames *= _WINDOW
     power = _power(fft.rfft(frames))
-    correlation = fft.dct(power, type=1)[:, : _LAGS[-1] + 1]  # of what is even, which costs half of an inverse FFT
+    correlation = fft.dct(power, type=1)[:, : _LAGS[-1] + 1]  # of an even function, at half the cost of an inverse FFT
     own = fft.dct(_power(fft.rfft(_WINDOW)), type=1)
     found = correlation[:, _LAGS[0] :] * (own[0] / np.maximum(correlation[:, :1], _SILENT)) / own[_LAGS]
     peaks = np.maximum(inner.max(axis=1), -inner.min(axis=1))
@@ -193,10 +193,10 @@ def _candidates(samples: Samples, starts: npt.NDArray[np.intp]) -> tuple[Samples
 
 
 def _strongest(found: Samples) -> tuple[Samples, Samples]:
-    """The strongest local maxima of each frame's normalised autocorrelation (frames, lags), the window's divided out.
+    """The strongest local maxima of each frame's normalised autocorrelation [frames, lags], divided by the window's.
 
-    Returns:
-        float32 (frames, candidates): strength less the octave cost, -1 where there are fewer maxima; log2 of F0 in Hz.
+    Returns the strengths less the octave cost, -1 for missing maxima, and log2 of F0 in Hz, each float32
+    [frames, candidates].
     """
     rises = found[:, 1:] > found[:, :-1]
     frame, lag = np.divmod(np.flatnonzero(rises[:, :-1] > rises[:, 1:]), len(_LAGS) - 2)
@@ -207,7 +207,7 @@ def _strongest(found: Samples) -> tuple[Samples, Samples]:
     best = np.lexsort((cost - top, frame))
     rank = np.arange(len(best)) - np.searchsorted(frame, frame)  # lexsort leaves the frames in their order
     best, at = best[rank < _CANDIDATES], (frame[rank < _CANDIDATES], rank[rank < _CANDIDATES])
-    shift = 0.5 * (left - right) / (left - 2 * top + right)  # to the parabola's maximum
+    shift = 0.5 * (left - right) / ((left - top) + (right - top))  # to the parabola's maximum; never divides by 0
     strength = np.full((len(found), _CANDIDATES), -1.0, np.float32)
     strength[at] = (np.minimum(top - 0.25 * (left - right) * shift, 1.0) - cost)[best]
     octaves = np.zeros_like(strength)
@@ -216,16 +216,17 @@ def _strongest(found: Samples) -> tuple[Samples, Samples]:
 
 
 def _power(spectra: npt.NDArray[np.complex64]) -> Samples:
-    """Squares of magnitudes; `abs` would take a root first."""
+    """Squares of magnitudes; `abs` would first take a root."""
     power: Samples = np.square(spectra.real)
     power += np.square(spectra.imag)
     return power
 
 
 def _best_path(voiced: Samples, octaves: Samples, loudness: npt.NDArray[np.floating], steepness: float) -> Array:
-    """Viterbi over the candidates (frames, candidates) and an unvoiced state; F0 in Hz or NaN.
+    """F0 [frames], Hz or NaN, by Viterbi over candidates [frames, candidates] and an unvoiced state.
 
-    A change costs `steepness` times as much as between frames 10 ms apart.
+    `loudness` [frames] is relative to the loudest frame. A change costs `steepness` times as much as between frames
+    10 ms apart.
     """
     unvoiced = _VOICING_THRESHOLD + np.maximum(0.0, 2.0 - loudness / (_SILENCE_THRESHOLD / (1.0 + _VOICING_THRESHOLD)))
     local = np.vstack([unvoiced, voiced.T]).astype(np.float64)
@@ -245,9 +246,10 @@ def _best_path(voiced: Samples, octaves: Samples, loudness: npt.NDArray[np.float
 
 
 def _best_totals(first: Array, cost: Array) -> Array:
-    """Best total of every state [states, frames], by those of the first frame and the costs [from, to, frames - 1].
+    """The best total of every state [states, frames], from those of the first frame and costs [from, to, frames - 1].
 
-    Costs of two steps are made of neighbours, then of four, and so on: a loop over frames takes several times as long.
+    Costs of neighbouring steps are joined to those of two steps, then of four, and so on: a loop over frames takes
+    several times as long.
     """
     steps = cost.shape[2]
     totals = np.empty((len(first), steps + 1))
@@ -263,7 +265,7 @@ def syllable_nuclei(contour: Array, band: Samples) -> int:
     """Number of syllable nuclei: voiced peaks of the level within the band.
 
     Args:
-        contour: F0 every 10 ms, NaN where unvoiced [frames].
+        contour: F0 every 10 ms, NaN if unvoiced [frames].
         band: power of the same frames between 500 and 2,500 Hz [frames].
     """
     level = 10.0 * np.log10(np.maximum(np.convolve(band, _SMOOTHING, mode="same"), 1e-10))
@@ -274,9 +276,9 @@ def syllable_nuclei(contour: Array, band: Samples) -> int:
 
 
 def _peaks(level: Array, dip_db: float) -> list[int]:
-    """Indexes of the maxima of a level [n] that stand out from the dips on either side by at least so many dB.
+    """Indices of the maxima of a level [n], dB, that exceed the dips on either side by `dip_db` or more.
 
-    Before the first and after the last frame is silence.
+    Silence counts before the first frame and after the last one.
     """
     peaks: list[int] = []
     peak, highest, lowest = -1, -np.inf, -np.inf

@@ -1,4 +1,4 @@
-"""Passes over a recording: the first one finds which library reads it and what is missing; later ones repeat it."""
+"""Passes over a recording: the first one finds the library that reads it and what is missing; later ones repeat it."""
 
 from __future__ import annotations
 
@@ -23,35 +23,36 @@ from specdec_cli.text import plain
 from specdec_cli.times import MOST_S
 
 _ROUNDING: Final = 1e-6  # samples: 0.1 * 16000 must not lose one
-_LONGER_S: Final = 0.05  # a reading that is longer by less is none
+_LONGER_S: Final = 0.05  # a reading counts as longer only by more
 
 Library = Callable[[str, FileIO, ExitStack, float, int | None], Source | None]
+"""Opens a file as a source, or returns None: by path, file, stack for what it opens, start in seconds, and track."""
 Select = Callable[[int], Mapping[Selection, Selection]]
-"""From the number of channels to what is read of them: what each is called -> what it holds."""
+"""From the number of channels to the selections: name of a column -> the channel that it holds."""
 
 
 @dataclass(slots=True)
 class FirstPass:
-    """What one pass over a recording found."""
+    """The result of a pass over a recording."""
 
     library: Library
     sound: Sound
     statistics: dict[Selection, SampleStatistics]
-    samples: Floats | None  # [n, selected], where they fit the window
-    utterances: dict[Selection, list[Cut]]  # where they do not, and were looked for
-    unread_s: float = 0.0  # sound that may stand behind what was read
+    samples: Floats | None  # [n, selected]; None: they do not fit the window
+    utterances: dict[Selection, list[Cut]]  # if the samples do not fit the window, and utterances were looked for
+    unread_s: float = 0.0  # sound that may follow the part that was read
     warnings: list[str] = field(default_factory=list)  # sentences
 
 
 def read_through(path: str, file: FileIO, part: Part, select: Select, window_s: float, *, at_pauses: bool) -> FirstPass:
-    """All of a recording in one pass, by what reads most of it; a second one follows where channels cancel each other.
+    """Reads a recording once, by the library that reads most of it, and again if its channels cancel each other.
 
-    Samples are kept while they fit `window_s`; beyond, `at_pauses` looks for utterances.
+    Samples are kept if they fit `window_s`; if not, and `at_pauses` is set, utterances are looked for.
 
     Raises:
-        AudioDecodeError: no library reads it, or nothing of it decodes.
-        TooLongError: it is.
-        CutsError: it ends before the part begins; `select` raises it too.
+        AudioDecodeError: no library reads the file, or nothing of it decodes.
+        TooLongError: the recording or the part is too long.
+        CutsError: the recording ends before the part begins, or lacks a channel or track.
     """
     best = _longest(path, file, part, select, window_s, at_pauses)
     cancelled = best.sound.channels.clear() if None in best.sound.selected else None
@@ -74,7 +75,7 @@ def read_through(path: str, file: FileIO, part: Part, select: Select, window_s: 
 def decoded_again(
     path: str, before: tuple[int, ...], part: Part, library: Library, selected: Mapping[Selection, Selection]
 ) -> Iterator[Floats]:
-    """The blocks of another pass; raises AudioDecodeError if the file has changed since."""
+    """Yields the blocks of another pass. Raises AudioDecodeError if the file has changed since `before`."""
     with opened(path) as file, ExitStack() as stack:
         require_unchanged(path, file, before)
         if (source := library(path, file, stack, part.start_s, part.track)) is not None:
@@ -82,7 +83,7 @@ def decoded_again(
 
 
 def require_sound(path: str, file: FileIO) -> None:
-    """Raises AudioDecodeError where no library opens a file as sound; nothing is read to its end."""
+    """Raises AudioDecodeError if no library opens a file as sound. The file is not read to its end."""
     for library in libraries(file, None):
         with ExitStack() as stack:
             if library(path, file, stack, 0.0, None) is not None:
@@ -90,14 +91,14 @@ def require_sound(path: str, file: FileIO) -> None:
 
 
 def require_unchanged(path: str, file: FileIO, before: tuple[int, ...]) -> None:
-    """Raises AudioDecodeError if a file is not what it was."""
+    """Raises AudioDecodeError if the stamp of a file is not `before`."""
     if stamp(file) != before:
         hint = "Caption it again when it is complete."
         raise audio_error(AudioDecodeError, path, "has changed since it was opened", hint)
 
 
 def _longest(path: str, file: FileIO, part: Part, select: Select, window_s: float, at_pauses: bool) -> FirstPass:
-    """The reading of the first library that leaves nothing, or else the longest one."""
+    """The reading of the first library that reads everything, or else the longest reading."""
     best: FirstPass | None = None
     failure, damage = not_sound(path, file), page_faults(file)
     for library in libraries(file, part.track):
@@ -120,7 +121,7 @@ def _longest(path: str, file: FileIO, part: Part, select: Select, window_s: floa
                 reading.sound.source.faults.append("parts of it do not decode")
             best = reading
         elif reading.sound.source.searched and reading.sound.exhausted:
-            best.unread_s = 0.0  # tags, or padding
+            best.unread_s = 0.0  # only tags or padding follow
         if complete:
             break
     if best is None:
@@ -134,7 +135,6 @@ def _require_rate(path: str, rate: int) -> None:
 
 
 def _read(library: Library, sound: Sound, window_s: float, at_pauses: bool) -> FirstPass:
-    """All of a sound in one pass."""
     names, rate = tuple(sound.selected), sound.sampling_rate
     reading = FirstPass(
         library, sound, {name: SampleStatistics(rate) for name in names}, None, {name: [] for name in names}
@@ -144,7 +144,7 @@ def _read(library: Library, sound: Sound, window_s: float, at_pauses: bool) -> F
 
     def cut(blocks: list[Floats]) -> None:
         for index, (name, cutter) in enumerate(zip(names, cutters, strict=True)):
-            if at_pauses and math.isfinite(reading.statistics[name].peak):  # else it is refused
+            if at_pauses and math.isfinite(reading.statistics[name].peak):  # other samples are refused later
                 for block in blocks:
                     reading.utterances[name] += _placed(sound, cutter.feed(block[:, index]))
 
@@ -169,7 +169,7 @@ def _read(library: Library, sound: Sound, window_s: float, at_pauses: bool) -> F
 
 
 def utterances_of(reading: FirstPass, window_s: float) -> dict[Selection, list[Cut]]:
-    """What lies between the pauses of a recording that fits the window, per selection."""
+    """The utterances of each selection, also of a recording that fits the window."""
     if reading.samples is None:
         return reading.utterances
     found: dict[Selection, list[Cut]] = {}

@@ -1,4 +1,4 @@
-"""Samples as they are decoded and in memory, and the pieces of a recording that they are of."""
+"""Samples while they are decoded and in memory, and the cuts and pieces of a recording."""
 
 from __future__ import annotations
 
@@ -15,49 +15,50 @@ Floats = NDArray[np.float32]
 
 MAX_DURATION_S: Final = 6 * 3600.0
 BLOCK_SAMPLES: Final = 1 << 18
-STREAMED: Final = 0x7FFFF000  # writers into a pipe declare 0, 0x7fffffff less a header, 0x80000000 or 0xffffffff bytes
+STREAMED: Final = 0x7FFFF000
+"""Sizes from here on declare nothing: writers into a pipe write 0x7fffffff less a header, 0x80000000 or 0xffffffff."""
 
 
 @dataclass(slots=True)
 class Source:
-    """A recording that a library has opened."""
+    """The sound of a file that a library has opened, before it is read."""
 
     rate: int  # Hz
     channels: int
     blocks: Iterator[Floats]  # [frames, channels], full scale 1.0
     at: int = 0  # frames from the start of the file's clock to the next block
-    origin_s: float = 0.0  # where on that clock its sound begins
-    declared_s: float | None = None  # end of the sound as the header gives it; None: it does not
-    longest_s: float = 0.0  # its length before it is read; 0: unknown
-    faults: list[str] = field(default_factory=list)  # what decoders report as damaged
-    notes: list[str] = field(default_factory=list)  # what else to report
-    unread_s: Callable[[float], float] = lambda _: 0.0  # sound that the file may hold behind what was read, seconds
-    searched: bool = False  # whether all of the file is looked through for sound, up to its end
+    origin_s: float = 0.0  # where on that clock the sound begins
+    declared_s: float | None = None  # end of the sound by the header; None: not declared
+    longest_s: float = 0.0  # length, if it is known before it is read; else 0
+    faults: list[str] = field(default_factory=list)  # damage that decoders report
+    notes: list[str] = field(default_factory=list)  # further things to report
+    unread_s: Callable[[float], float] = lambda _: 0.0  # seconds read -> seconds of sound that may follow in the file
+    searched: bool = False  # whether the library searches the file for sound up to its end
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a piece of a recording begins and ends, seconds, and what is known of it."""
+    """The begin and end of a piece of a recording, seconds, and what is known of it."""
 
     start_s: float
     end_s: float
     speaker: str | None = None
     text: str | None = None
-    place: str | None = None  # where it is written, for messages: "cuts.rttm, line 3"
-    channel: int | None = None  # of the recording, 0-based, that it is taken from; None: as the settings say
+    place: str | None = None  # of the cut in its file, for messages: "cuts.rttm, line 3"
+    channel: int | None = None  # channel of the recording, 0-based; None: as the settings say
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AudioPiece(Cut):
-    """A piece of a recording, or all of it, with its sound."""
+    """A piece of a recording, or the whole of it, with its samples."""
 
     samples: Floats = field(kw_only=True)  # mono [n]
     index: int = 0  # 0-based, of the pieces of the recording
-    fault: AudioContentError | None = None  # why it gets no caption; a whole recording is refused instead
+    fault: AudioContentError | None = None  # why it cannot be captioned; for a whole recording it is raised instead
 
 
 def piece_of(file: object, start_s: float, end_s: float) -> str:
-    """How errors name a piece of a recording."""
+    """The name of a piece of a recording in errors."""
     return f"{file} from {start_s:.2f} s to {end_s:.2f} s"
 
 

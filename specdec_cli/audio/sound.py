@@ -1,4 +1,4 @@
-"""A part of an open recording as samples at the model's rate: its channels mixed, or those that are asked for."""
+"""A part of an open recording as samples at the models' rate: the mean of its channels, or some channels."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from specdec_cli.text import plain
 
 _INCOMPLETE_S: Final = 0.1  # containers round, and may count the encoder's padding
 _INVERTED: Final = -0.9  # correlation of two channels
-_CANCELLED: Final = 0.1  # power of the mean of channels, relative to what it would be if they had nothing in common
-_AUDIBLE: Final = 0.01  # power of a channel, relative to the other's: a quieter one does not cancel it
+_CANCELLED: Final = 0.1  # power of the channels' mean, relative to that of independent channels
+_AUDIBLE: Final = 0.01  # power of a channel, relative to the other's: a quieter one does not cancel the other
 _SAME: Final = 0.9999  # correlation
 
 Selection = int | None
@@ -26,25 +26,25 @@ Selection = int | None
 
 
 class Part(NamedTuple):
-    """What is read of a recording."""
+    """The part of a recording that is read."""
 
     sampling_rate: int  # of the result, Hz
     start_s: float
     end_s: float
     track: int | None = None  # 1-based; None: the one marked as the default, or else the first
-    longest_s: float = math.inf  # that the part may last
+    longest_s: float = math.inf  # longest part that is accepted
 
 
 class Sound:
     """A part of an open recording, for one pass over it.
 
     Attributes:
-        start_s: of the part, on the file's clock, or where the sound begins, if that is later.
-        duration_s: of the part, as far as it was read.
-        ended_s: where reading came to, on the file's clock.
-        exhausted: whether it came to the end of the sound, not of the part.
+        start_s: start of the part, on the file's clock, or of the sound, if that is later.
+        duration_s: length of the part, as far as it was read.
+        ended_s: where reading ended, on the file's clock.
+        exhausted: whether reading reached the end of the sound, not only of the part.
         channels: how the channels cancel and resemble each other.
-        selected: what each column of its blocks is called -> what it holds.
+        selected: name of a column of the blocks -> the channel that it holds.
     """
 
     def __init__(self, path: str, source: Source, part: Part, selected: Mapping[Selection, Selection]) -> None:
@@ -57,17 +57,16 @@ class Sound:
 
     @property
     def length(self) -> int:
-        """Samples that what was read amounts to; the resampler's own count may differ by one."""
+        """Samples of the part that was read; the resampler's own count may differ by one."""
         return round(self.duration_s * self.sampling_rate)
 
     def __iter__(self) -> Iterator[Floats]:
-        """Blocks, float32 [n, selected], resampled (soxr, high quality).
+        """Yields blocks, float32 [n, selected], resampled (soxr, high quality).
 
-        Damage ends the sound, or leaves a part of it out: see `Source.faults`.
+        Damage ends the sound, or leaves out a part of it: see `Source.faults`.
 
-        Raises:
-            AudioContentError: it is longer than six hours.
-            TooLongError: the part is longer than it may be; no more of it is decoded.
+        Raises TooLongError if the recording is longer than `MAX_DURATION_S`, or the part longer than `longest_s`; no
+        more of it is decoded.
         """
         source, rate = self.source, self.source.rate
         require_bounded(self.path, source.longest_s)
@@ -113,14 +112,14 @@ class Sound:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing hints at sound that was not read."""
+        """Whether no sign points to sound that was not read."""
         if self.source.faults or not self.exhausted:
             return not self.source.faults
         short_s = (self.source.declared_s or 0.0) - self.ended_s
         return short_s <= _INCOMPLETE_S and self.source.unread_s(self.ended_s) <= _INCOMPLETE_S
 
     def warnings(self, unread_s: float) -> Iterator[str]:
-        """What of the sound is missing, in sentences, once it was read; `unread_s` may stand behind it, seconds."""
+        """Yields sentences on missing sound, after reading; about `unread_s` seconds more may follow in the file."""
         name, source = plain(self.path), self.source
         if source.faults:
             yield f"{name} is damaged or cut short: {'; '.join(source.faults)}. What decodes is captioned."
@@ -163,7 +162,7 @@ class _Channels:
 
     @property
     def correlation(self) -> float | None:
-        """Of two channels of which both can be heard; None elsewhere."""
+        """Correlation of two audible channels; None for other numbers, or if one is much quieter."""
         first, second, *mean = self._powers.tolist()
         if self.count != 2 or not min(first, second) > _AUDIBLE * max(first, second):
             return None
@@ -171,12 +170,12 @@ class _Channels:
 
     @property
     def alike(self) -> bool:
-        """Whether two channels hold the same."""
+        """Whether the recording has two channels with the same sound."""
         first, second = self._powers[:2]
         return (self.correlation or 0.0) > _SAME and abs(first - second) <= 0.01 * max(first, second)
 
     def clear(self) -> tuple[int, str] | None:
-        """The channel to read alone, 0-based, where the mean over all would cancel them, and why."""
+        """The channel to read alone, 0-based, and why, if the channels cancel each other in their mean; else None."""
         powers, mean = self._powers[:-1], float(self._powers[-1])
         loudest = int(np.argmax(powers)) if self.count > 1 else 0
         if self.count == 2 and (correlation := self.correlation) is not None:

@@ -1,13 +1,13 @@
 """Decides whether a recording holds speech, by figures of how its level and spectrum change.
 
-Speech alternates between voiced sounds, noises and short pauses several times a second, so that its level, its spectral
+Speech alternates between voiced sounds, noises and short pauses several times a second. So its level, its spectral
 flatness, its harmonicity and the shape of its spectrum vary, each within a known range; its level rises about as often
-as it falls, and its pitch glides. A logistic model of eleven such figures and their squares separates it from tones,
-hum, noise, impulses and music, in the band of a telephone.
+as it falls, and its pitch glides. A logistic model of eleven such figures and their squares separates speech from
+tones, hum, noise, impulses and music, in the band of a telephone.
 
-`python -m training.fit_speech_check` fits it to synthetic sounds and acted speech, and counts: of 2,000 other sounds
-1,988 are marked as no speech, of all 10,548 clips of speech 3, and of 3,000 of those with noise, echo or the band of a
-telephone one. A clip of 4.6 s takes 1 to 3 ms on one core.
+`python -m training.fit_speech_check` fits it to synthetic sounds and acted speech, and counts: 1,988 of 2,000 other
+sounds are marked as no speech, 3 of all 10,548 clips of speech, and one of 3,000 of those with noise, echo or the band
+of a telephone. A clip of 4.6 s takes 1 to 3 ms on one core.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from specdec_cli.audio.levels import Floats, active
+from specdec_cli.audio.levels import active
+from specdec_cli.audio.samples import Floats
 
 Numbers = NDArray[Any]
 
-MIN_ACTIVE_S: Final = 0.3  # a clip with less sound counts as no speech
-_RATE: Final = 8000  # Hz, to which clips are resampled
+MIN_ACTIVE_S: Final = 0.3  # a clip with less active sound counts as no speech
+_RATE: Final = 8000  # Hz; clips are resampled to it
 _HOP, _FRAME = 160, 256  # samples: 20 and 32 ms
-_COUNT: Final = _FRAME + _FRAME // 2  # samples that are transformed: room for the longest lag
-_PIECE_S: Final = 10.0  # figures of a longer clip would average speech away
+_FFT_SIZE: Final = _FRAME + _FRAME // 2  # room for the longest lag
+_PIECE_S: Final = 10.0  # in the figures of a longer clip, speech would be averaged away
 _BANDS_HZ: Final = np.geomspace(100, 3600, 13)
 _LAGS: Final = slice(_RATE // 400, round(_RATE / 70) + 1)  # of pitches from 70 to 400 Hz
 _VOICED: Final = 0.6  # harmonicity
@@ -68,7 +69,7 @@ def terms(found: Numbers, least: Numbers, most: Numbers, mean: Numbers, spread: 
 
 
 def figures(samples: Floats, sampling_rate: int) -> Numbers | None:
-    """Eleven figures of the frames with sound, or None for less than 0.3 s of them."""
+    """The eleven figures of the active frames, float64 [11]; None for less than 0.3 s of them."""
     samples = soxr.resample(samples, sampling_rate, _RATE)
     padded = np.pad(samples, (0, max(0, _FRAME - len(samples))))
     frames = np.lib.stride_tricks.sliding_window_view(padded, _FRAME)[::_HOP] / max(1e-9, float(np.abs(padded).max()))
@@ -79,10 +80,10 @@ def figures(samples: Floats, sampling_rate: int) -> Numbers | None:
         return None
     level = 10 * np.log10(loudness[found])
     window = np.hanning(_FRAME).astype(np.float32)
-    spectrum = np.fft.rfft(frames[found] * window, _COUNT)
+    spectrum = np.fft.rfft(frames[found] * window, _FFT_SIZE)
     power = spectrum.real**2 + spectrum.imag**2
-    harmonicity, pitch = _periodicity(power, np.abs(np.fft.rfft(window, _COUNT)) ** 2)
-    edges = np.searchsorted(np.fft.rfftfreq(_COUNT, 1 / _RATE), _BANDS_HZ)
+    harmonicity, pitch = _periodicity(power, np.abs(np.fft.rfft(window, _FFT_SIZE)) ** 2)
+    edges = np.searchsorted(np.fft.rfftfreq(_FFT_SIZE, 1 / _RATE), _BANDS_HZ)
     audible = power[:, edges[0] : edges[-1]]
     audible += 1e-6 * audible.mean(axis=1).max() + np.float32(1e-20)
     flatness = np.log(audible).mean(axis=1) - np.log(audible.mean(axis=1))
@@ -111,15 +112,17 @@ def figures(samples: Floats, sampling_rate: int) -> Numbers | None:
 
 
 def _periodicity(power: Numbers, of_window: Numbers) -> tuple[Numbers, Numbers]:
-    """Of frames with power spectra [frames, bins]: largest normalised autocorrelation at a lag of speech, 0 to 1, and
-    that lag, octaves."""
+    """Harmonicity and pitch period of frames, from power spectra [frames, bins].
+
+    Returns [frames] each: the largest normalised autocorrelation at a lag of speech, 0 to 1, and that lag, octaves.
+    """
     whole, found = np.fft.irfft(of_window), np.fft.irfft(power)
     relative = found[:, _LAGS] / (found[:, :1] + np.float32(1e-20)) * (whole[0] / whole[_LAGS])
     return relative.max(axis=1).clip(0, 1), np.log2(relative.argmax(axis=1) + _LAGS.start)
 
 
 def _pairs(found: Numbers, frames: int) -> tuple[Numbers, Numbers]:
-    """Rows, counted among the active frames `found`, of the frames that lie so many apart and are both active."""
+    """Pairs of active frames that lie `frames` frames apart, as indices among the active frames `found`."""
     row, both = np.cumsum(found) - 1, found[frames:] & found[:-frames]
     return row[:-frames][both], row[frames:][both]
 

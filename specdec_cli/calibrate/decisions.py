@@ -9,7 +9,7 @@ from pathlib import Path
 
 from specdec_cli.labels.calibration import sharpened
 from specdec_cli.labels.references import References
-from specdec_cli.transcript.lines import Line, Mark, standing, stored_lines
+from specdec_cli.transcript.lines import Line, LineState, current_lines, stored_lines
 from specdec_cli.transcript.terms import made_by
 from specdec_cli.types import Decider, Mode
 
@@ -43,7 +43,8 @@ def read_decisions(paths: Sequence[Path], references: References) -> Iterator[De
         for line in stored_lines(path):
             clips[line.key, line.head.prompt, made_by(line.head)][line.offset] = line
         for clip, lines in clips.items():
-            found |= {(*clip, mark.place): lines[mark.offset] for mark in standing(map(Mark.of, lines.values()))}
+            current = current_lines(map(LineState.of, lines.values()))
+            found |= {(*clip, line.place): lines[line.offset] for line in current}
     references.require_some(sorted({line.head.file for line in found.values()}))
     for head in (line.head for line in found.values() if line.head.good):
         if (reference := references.of(head)) is None:

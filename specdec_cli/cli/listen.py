@@ -15,7 +15,8 @@ import typer
 
 from specdec_cli.audio.microphone import Microphone, Utterance, devices
 from specdec_cli.audio.samples import Floats
-from specdec_cli.batch.local import Prepared, watched
+from specdec_cli.batch.loader import Prepared
+from specdec_cli.batch.local import watched
 from specdec_cli.batch.output_file import Output
 from specdec_cli.batch.tasks import Outcome, Progress
 from specdec_cli.cli import options

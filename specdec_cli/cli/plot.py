@@ -52,7 +52,7 @@ def plot(
     stored = Stored.read(transcripts, mode=only_mode, lexicon=words)
     pictures = list(timelines(stored, attribute, words.attributes[attribute]))
     if one is not None and len(pictures) > 1:
-        raise ConfigError(f"{transcripts} gives {len(pictures)} pictures, and {one} is one.", hint="Name a folder.")
+        raise ConfigError(f"{transcripts} gives {len(pictures)} pictures, and {one} holds one.", hint="Name a folder.")
     written, legible = Written(), True
     for drawing in pictures:
         drawn, whole = draw(drawing, kind)

@@ -120,7 +120,7 @@ class VllmDrafter:
         ms = (time.perf_counter() - started) * 1e3
         return Draft(tuple(ids), None, state, state.reason, ms, likeliest=tuple(likeliest) if clip.top_n else ())
 
-    def keep(self, _text: tuple[int, ...] | None) -> int:
+    def drop_stale(self, _text: tuple[int, ...] | None) -> int:
         return 0
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class VllmVerifier(RemoteVerifier):
         decoding, rule = clip.config.decoding, clip.config.acceptance.rule
         room, path, accepted = decoding.max_new_tokens - len(text), tuple(text), 0
         groups = clip.synonyms if rule == "class" else NO_SYNONYMS
-        unsure = (at for at, each in enumerate(draft.gate.evidence) if each.probability < _SURE)
+        unsure = (at for at, each in enumerate(draft.gate_state.evidence) if each.probability < _SURE)
         cut = next(unsure, m) if self._writes_on else m
         tokens = m - cut + max(min(1 + run_on, room - m), 1)
         for id_ in draft.ids:

@@ -24,7 +24,7 @@ class Draft:
 
     ids: tuple[int, ...] = ()  # none: the cloud generates without a draft
     logits: tuple[torch.Tensor, ...] | None = None  # processed scores by which they were chosen: parts of [m, vocab]
-    gate: GateState = field(default_factory=lambda: Gate("never").open(0))  # with the evidence on them
+    gate_state: GateState = field(default_factory=lambda: Gate("never").open(0))  # with the evidence on them
     reason: Reason | None = None  # why the block should be verified; None: it is kept
     ms: float = 0.0  # drafting, without prefill
     hidden_ms: float = 0.0  # drafting these tokens while an earlier block was being verified
@@ -32,7 +32,7 @@ class Draft:
 
     def after(self, count: int) -> Draft:
         """The draft after its first `count` tokens, without logits: for rules that need no distribution of the edge."""
-        return Draft(self.ids[count:], gate=self.gate.after(count), reason=self.reason)
+        return Draft(self.ids[count:], gate_state=self.gate_state.after(count), reason=self.reason)
 
     def probabilities(self) -> torch.Tensor:
         """[m, vocab] distribution at each drafted token."""

@@ -186,7 +186,7 @@ class Drafter:
         self._ahead[tuple(text)] = _Step(scores, token, hidden_ms, counts=not guess)
         return token, scores
 
-    def keep(self, text: tuple[int, ...] | None) -> int:
+    def drop_stale(self, text: tuple[int, ...] | None) -> int:
         """Drops steps that do not continue `text`; None: all. Returns how many tokens were drafted ahead in vain."""
         useless = [known for known in self._ahead if text is None or known[: len(text)] != text]
         return sum(self._ahead.pop(known).counts for known in useless)

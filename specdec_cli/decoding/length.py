@@ -226,6 +226,6 @@ class BlockLength:
         if not draft.ids:
             return
         self._read = True
-        verified = draft.gate.evidence[: verdict.accepted + 1]  # the accepted tokens, and the first rejected one
+        verified = draft.gate_state.evidence[: verdict.accepted + 1]  # the accepted tokens, and the first rejected one
         self._passes.add(verdict.accepted, len(verified))
         self._trust.add(verdict.accepted, sum(accumulate((token.probability for token in verified), mul)))

@@ -79,6 +79,7 @@ class Loop:
                     model.close()
             self.calls.close()
         # only after `close`: a cloud that was still reading the clip has worked as well
+        guessed, guesses_kept = work.guesses
         wrote_alone = self._edge_failed and f"{self._edge_failed}; from there on the cloud wrote alone"
         yield Finished(
             self.text,
@@ -88,8 +89,8 @@ class Loop:
             ttft_ms,
             total_ms,
             degraded=self._cloud_failed or wrote_alone,
-            guessed=work.guessed,
-            guesses_kept=work.guesses_kept,
+            guessed=guessed,
+            guesses_kept=guesses_kept,
             thrown_away=thrown_away if self.calls.hides else None,
         )
 
@@ -211,7 +212,7 @@ class Loop:
         text = (*self.text, *(token.id for token in tokens))
         end, finish = self._end.of(text, start, verified=verdict is not None, may_leave=self._may_break_out)
         self.text = text[:end]
-        thrown_away = 0 if self.drafter is None else self.drafter.keep(None if finish else self.text)
+        thrown_away = 0 if self.drafter is None else self.drafter.drop_stale(None if finish else self.text)
         hidden_ms = draft.hidden_ms if self.calls.hides else None
         added = tuple(tokens[: end - start])
         return Block(index, replace(draft, logits=None), verdict, added, hidden_ms, thrown_away), finish

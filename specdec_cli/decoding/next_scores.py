@@ -19,9 +19,9 @@ import torch
 from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.decoding.guesses import NO_GUESS, Guess, Guesses
 from specdec_cli.decoding.pick import ScoreReading, choices, readings
-from specdec_cli.decoding.scores import LogitsPipeline, shared_length
+from specdec_cli.decoding.scores import LogitsPipeline
 from specdec_cli.errors import DecodingError
-from specdec_cli.models.session import Session
+from specdec_cli.models.session import Session, shared_length
 
 _STANDS: Final = 0.9  # chance that a token of a kept tail stands, if all before it do
 

@@ -21,7 +21,7 @@ from transformers import (
 
 from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.models.processor import effective
-from specdec_cli.models.session import Session
+from specdec_cli.models.session import Session, shared_length
 
 NO_TOKEN: Final = 2**62  # equals no token id, so that it completes no n-gram
 _COLDEST: Final = 1e-30  # a temperature: below, float32 scores would be infinite; here the best token has probability 1
@@ -130,14 +130,6 @@ def _without_repeats(scores: torch.Tensor, histories: torch.Tensor, n: int) -> t
     hits = (grams[..., :-1] == tail[:, None]).all(dim=-1) & (ids < scores.shape[1])
     bans = torch.where(hits, -torch.inf, torch.inf).to(scores.dtype)
     return scores.scatter_reduce(1, ids.where(hits, 0), bans, "amin")
-
-
-def shared_length(known: list[int], text: Sequence[int]) -> int:
-    """How many tokens two texts share from their beginning."""
-    most = min(len(known), len(text))
-    if known[:most] == list(text[:most]):
-        return most
-    return next(at for at in range(most) if known[at] != text[at])
 
 
 def placed(ids: Sequence[int], device: torch.device) -> torch.Tensor:

@@ -48,16 +48,12 @@ class ClipWork:
             scores.learn([token.id for token in tokens], [token.source in own for token in tokens])
 
     @property
-    def guessed(self) -> int | None:
-        """Tokens that loaded models guessed; None if none of them guesses."""
-        counts = [scores.guessed for scores, _ in self._guessing]
-        return sum(counts) if counts else None
-
-    @property
-    def guesses_kept(self) -> int | None:
-        """Guessed tokens that stood."""
-        counts = [scores.guesses_kept for scores, _ in self._guessing]
-        return sum(counts) if counts else None
+    def guesses(self) -> tuple[int, int] | tuple[None, None]:
+        """Tokens that loaded models guessed, and those of them that stood; None if no model guesses."""
+        found = [scores for scores, _ in self._guessing]
+        if not found:
+            return None, None
+        return sum(scores.guessed for scores in found), sum(scores.guesses_kept for scores in found)
 
     @property
     def _guessing(self) -> Iterator[tuple[NextScores, Collection[Source]]]:

@@ -16,7 +16,7 @@ from specdec_cli.inputs.find import common_folder, relative_name
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.marks import digest
 from specdec_cli.text import one_line
-from specdec_cli.transcript.lines import Line, Mark, standing, stored_lines
+from specdec_cli.transcript.lines import Line, LineState, current_lines, stored_lines
 
 if TYPE_CHECKING:
     from specdec_cli.labels import Lexicon
@@ -121,7 +121,7 @@ class Stored:
             lines[line.offset] = replace(line, head=head.model_copy(update=known))
         order = dict.fromkeys([*(item.key for item in inputs if item.key in found), *found])
         runs = {
-            key: [lines[mark.offset] for mark in standing(map(Mark.of, lines.values()))]
+            key: [lines[mark.offset] for mark in current_lines(map(LineState.of, lines.values()))]
             for key in order
             if (lines := found[key])
         }

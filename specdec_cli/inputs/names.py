@@ -25,7 +25,7 @@ SOUND_FILE: Final = re.compile(rf"(.+)\.(?:{SOUND_ENDINGS})", re.IGNORECASE | re
 
 
 class ByRecording(Generic[_Item]):
-    """Items by the recordings that a table names: a tree of paths from their last part upwards, so that it is linear.
+    """Items by the recordings that a table names: a tree of paths from their last part up, searched in linear time.
 
     Composed and decomposed letters are alike (NFC), and blanks are like `_`, as RTTM writes them. An ending counts as
     one only if recordings have it: `talk.v2` is a whole name.

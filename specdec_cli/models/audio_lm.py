@@ -36,6 +36,16 @@ class _Sliding(DynamicSlidingWindowLayer):  # type: ignore[misc]
             self.cumulative_length = self.keys.shape[-2]
 
 
+def _empty_cache(config: Any) -> DynamicCache:
+    """A cache of which every layer can be cropped."""
+    cache = DynamicCache(config=config)
+    for at, layer in enumerate(cache.layers):
+        if type(layer) is DynamicSlidingWindowLayer:
+            cache.layers[at] = _Sliding(layer.sliding_window)
+    cache.activate_past_recording()
+    return cache
+
+
 class AudioLM:
     """A loaded checkpoint: transformers' model in evaluation mode, and the processor that belongs to it.
 
@@ -64,11 +74,7 @@ class AudioLM:
         self.weights, self.quantization, self.encoder_dtype = weights, quantization, encoder_dtype
         replace_layers(module, encoder_dtype)
         self.layers = int(module.config.get_text_config(decoder=True).num_hidden_layers)
-        self._empty = DynamicCache(config=module.config)
-        for at, layer in enumerate(self._empty.layers):
-            if type(layer) is DynamicSlidingWindowLayer:
-                self._empty.layers[at] = _Sliding(layer.sliding_window)
-        self._empty.activate_past_recording()
+        self._empty = _empty_cache(module.config)
         self.parameters = sum(weight.numel() for weight in module.parameters())  # audio encoder included
         self.dtype: torch.dtype = module.dtype
         self.device: torch.device = module.get_input_embeddings().weight.device

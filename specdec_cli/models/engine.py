@@ -100,6 +100,12 @@ class Engine(AbstractContextManager["Engine"]):
         """Within the block this thread counts as waiting: it waits for something other than a forward."""
         return self._counting(False)
 
+    @contextmanager
+    def encoder_turn(self) -> Iterator[None]:
+        """Waits until an audio encoder may run; within the block it runs in this thread."""
+        with self.step_aside(), self._encoding:
+            yield
+
     def close(self) -> None:
         """Waits for the running forwards. Clips that are still queued fail."""
         with self._lock:
@@ -112,7 +118,7 @@ class Engine(AbstractContextManager["Engine"]):
     def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
         """See `Session.logits`; blocks until the scores are there."""
         if not session.is_read or not text:
-            with self.step_aside(), self._encoding:
+            with self.encoder_turn():
                 return session.forward(text, positions)
         job = _Job((session, tuple(text), positions), getattr(self._local, "counted", False))
         with self._lock:
@@ -234,8 +240,8 @@ def _forward_end_to_end(
 ) -> Sequence[torch.Tensor]:
     """One forward of all clips' tokens end to end; returns the logits of the last `rows` tokens of each clip.
 
-    Raises DecodingError where they are not finite: what attention masks is multiplied by 0, and NaN of one clip would
-    be NaN of all.
+    Raises DecodingError if they are not finite: masked values are multiplied by 0, so NaN in one clip would be NaN in
+    all.
     """
     sizes = [len(feed) for feed in feeds]
     spans = [(start, start + size) for start, size in zip(starts, sizes, strict=True)]

@@ -90,7 +90,6 @@ def require_headers(files: list[Path], label: str) -> None:
 
 
 def _stored(files: list[Path]) -> int:
-    """How many numbers files of weights hold."""
     total = 0
     for path in files:
         with safe_open(path, framework="pt") as content:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import tempfile
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from transformers.quantizers import register_quantization_config, register_quant
 from transformers.quantizers.base import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
-from specdec_cli.cache import cache_folder
+from specdec_cli.cache import cache_place
 from specdec_cli.models.packed import PackedLinear, empty_packed, packable
 from specdec_cli.models.packing import GROUP, MULTIPLES, pack
 
@@ -85,9 +84,8 @@ def packed_folder(weights: Sequence[Path], config: Any, bits: int, dtype: torch.
     on the order in which the CPU's kernel reads weights.
     """
     files = [(str(path.resolve()), (of := path.stat()).st_size, of.st_mtime_ns, of.st_ctime_ns) for path in weights]
-    made_of = (files, config.to_dict(), bits, dtype, torch.backends.cpu.get_cpu_capability(), _MADE_WITH)
-    home = cache_folder("packed")
-    return home and home / hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]
+    capability = torch.backends.cpu.get_cpu_capability()
+    return cache_place("packed", files, config.to_dict(), bits, dtype, capability, _MADE_WITH)
 
 
 def keep_packed(module: Any, folder: Path) -> None:

@@ -6,7 +6,6 @@ versions, device and number format.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import Any, Final
 import torch
 import transformers
 
-from specdec_cli.cache import cache_folder
+from specdec_cli.cache import cache_place
 from specdec_cli.errors import CheckpointError, SpecdecError, first_line
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import forward_together
@@ -165,12 +164,11 @@ def _text(model: AudioLM) -> list[int]:
 
 
 def _remembered(model: AudioLM) -> Path | None:
-    """The file that remembers the result for the same model, in the user's cache; None: there is no cache."""
-    home = cache_folder("self-test")
-    if home is None or model.weights is None:
+    """The file that remembers the result for the same model, in the user's cache; None: nothing identifies it."""
+    if model.weights is None:
         return None
     compiled = model.slots is not None and model.slots.compiled
     way = _VERSION, torch.__version__, transformers.__version__, model.module.config._attn_implementation, compiled
+    shown, config = model.describe() | {"name": type(model.module).__name__}, model.module.config.to_dict()
     front = model.processor.prompt_settings(), model.processor.eos_ids
-    key = repr((way, model.describe() | {"name": type(model.module).__name__}, model.module.config.to_dict(), front))
-    return home / hashlib.sha256(key.encode()).hexdigest()[:32]
+    return cache_place("self-test", way, shown, config, front)

@@ -158,12 +158,10 @@ class Session:
         if self.cache is None:
             self.fed = []
             return list(text)
-        keep = min(len(self.fed), max(len(text) - positions, 0))
-        if self.fed[:keep] != list(text[:keep]):
-            keep = next(at for at in range(keep) if self.fed[at] != text[at])
         if positions > len(text) and self._after_prompt is None:
             self.cache, self.fed = None, []  # the row after the prompt is requested, and was not kept
             return list(text)
+        keep = min(shared_length(self.fed, text), max(len(text) - positions, 0))
         if keep < len(self.fed):
             self.cache.crop(keep - len(self.fed))
             del self.fed[keep:]
@@ -194,3 +192,11 @@ class Session:
         """The kept row after the prompt, [1, vocab_size], and `rows` after it."""
         assert self._after_prompt is not None
         return self._after_prompt.clone() if rows is None else torch.cat((self._after_prompt, rows))
+
+
+def shared_length(known: list[int], text: Sequence[int]) -> int:
+    """How many tokens two texts share from their beginning."""
+    most = min(len(known), len(text))
+    if known[:most] == list(text[:most]):
+        return most
+    return next(at for at in range(most) if known[at] != text[at])

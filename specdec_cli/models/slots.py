@@ -43,8 +43,6 @@ SPARE: Final = SIZES[-1]
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The shape of a recorded forward."""
-
     clips: int
     tokens: int
     room: int

@@ -13,7 +13,7 @@ _TYPES: Final = {str: "string", list: "array", type(None): "null"}
 _OF_OBJECT: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "title", "description", "$defs", "$schema"}
 )
-"""What a schema may say of the whole object: others than these the answer may break."""
+"""Keywords for the whole object; the answer might break any other."""
 
 
 def object_schema(lexicon: Lexicon) -> dict[str, dict[str, Any]]:
@@ -44,7 +44,7 @@ def wanted_properties(schema: Mapping[str, Any], known: Mapping[str, Mapping[str
 
 
 def _allows(schema: object, value: str | list[str] | None, shared: object = None) -> bool:
-    """Whether a JSON Schema lets a value pass; one with other keywords than these, which may forbid it, does not.
+    """Whether a value certainly fits a JSON Schema: one with other keywords than these might forbid it.
 
     `shared` are the schemas under `$defs`, which may not refer to others.
     """

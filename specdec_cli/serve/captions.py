@@ -129,7 +129,7 @@ class Captions:
                 says = [warning.replace(path, NAME) for warning in recording.warnings]
                 says += [IGNORED_TEXTS] if texts and not follows else []
                 runs = captioner.runs_of(replace(recording, path=NAME, warnings=tuple(says)))
-                captioned, lost = False, None  # any piece, and the error of the first that failed
+                captioned, lost = False, None  # whether a piece is captioned, and the error of the first that is not
                 while True:
                     with self._turn(self._preparing, left):
                         run = next(runs, None)
@@ -149,9 +149,9 @@ class Captions:
     def _steps_of(
         self, run: Run, captioner: Captioner, left: threading.Event
     ) -> Generator[Step, None, SpecdecError | None]:
-        """Each block of a piece, and its transcript: where there are others, that may be the line of an error.
+        """Yields each block of a piece, and its transcript: of one among several pieces, it may be that of a failure.
 
-        Returns that error.
+        Returns the error of such a failure; None: the piece is captioned.
         """
         piece, sent, seen, engine = _piece(run, captioner.pair.writer.placeholders), 0, 0, self._engine
         if engine is not None:
@@ -185,8 +185,8 @@ class Captions:
     def _variant(self, settings: Mapping[str, object], texts: Mapping[str, str]) -> tuple[Captioner, bool]:
         """The captioner of a request, and whether it follows the client's own texts.
 
-        Models that were trained on the shipped prompts alone follow others where `prompt.force` is true. Raises
-        ConfigError where settings are wrong or contradict each other.
+        Models that were trained on the shipped prompts alone follow other texts only with `prompt.force`. Raises
+        ConfigError if settings are wrong, or contradict each other.
         """
         stops = "decoding.stop_strings" in settings
         plain = self._varied(settings) if stops else self._captioner_of(json.dumps(settings, sort_keys=True))

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import threading
-import time
-import uuid
-from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import aclosing, closing
 from typing import Any, Final
 
@@ -16,194 +13,44 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from specdec_cli.labels import Lexicon
-from specdec_cli.models.processor import Processor
 from specdec_cli.serve.api_error import ApiError
 from specdec_cli.serve.bodies import Bodies, Body, results
 from specdec_cli.serve.caption_object import object_schema
-from specdec_cli.serve.captions import Captions, Step
+from specdec_cli.serve.captions import Captions
+from specdec_cli.serve.completion import Completion
 from specdec_cli.serve.fetch import fetched
 from specdec_cli.serve.metrics import Metrics
 from specdec_cli.serve.openapi import CHAT, MODELS, document
 from specdec_cli.serve.requests import PREFIX, ChatRequest
 from specdec_cli.transcript import Transcript
-from specdec_cli.transcript.recorder import sum_of_known
-from specdec_cli.types import Mode, Token
-
-UNLIKELY: Final = -9999.0
-"""Log-probability of a token that is not among the most likely ones, as in the API itself."""
 
 _PROPERTIES: Final = object_schema(Lexicon.shipped())
 
 
-class Completion:
-    """The answer to a request so far. `wanted` are the properties of a JSON object; none: the caption as text."""
-
-    def __init__(self, asked: ChatRequest, mode: Mode, wanted: tuple[str, ...], writer: Processor) -> None:
-        self._asked, self._wanted, self._writer = asked, wanted, writer
-        self._head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": PREFIX + mode}
-        self._caption, self._logprobs = "", list[dict[str, Any]]()
-        self._role = {"role": "assistant"}  # in the first chunk only
-        self._last_piece: int | None = None  # index of the piece whose text came last
-        self._done = list[Transcript]()  # of finished pieces
-        self._prompt_tokens, self._audio_tokens = 0, 0
-
-    def add(self, step: Step) -> tuple[str, list[dict[str, Any]]]:
-        """Adds a step; returns its text and its logprobs."""
-        text, piece, logprobs = step.text, step.piece, list[dict[str, Any]]()
-        if text:
-            if self._last_piece not in (None, piece.index):
-                text = f"\n{text}"
-            self._last_piece = piece.index
-        if self._asked.logprobs:
-            logprobs = [_logprob(token, self._asked.top_logprobs or 0, self._writer) for token in step.tokens]
-        if isinstance(step.made, Transcript):
-            self._done.append(step.made)
-            self._prompt_tokens += piece.prompt_tokens
-            self._audio_tokens += piece.audio_tokens
-        self._caption += text
-        self._logprobs += logprobs
-        return text, logprobs
-
-    def chunk(self, step: Step) -> dict[str, Any]:
-        """Adds a step; returns its chunk of a stream."""
-        made, (text, logprobs) = step.made, self.add(step)
-        if isinstance(made, Transcript):
-            own = {"transcript": _without_rounds(made)}
-        else:
-            own = {"block": made.model_dump(mode="json")}
-        piece = {name: getattr(step.piece, name) for name in ("index", "start_s", "end_s")}
-        delta, self._role = {**self._role, "content": "" if self._wanted else text}, {}
-        return self._chunk(delta, None, {"piece": piece, **own}, logprobs)
-
-    def last(self) -> Iterator[dict[str, Any]]:
-        """The chunks that end a stream."""
-        yield self._chunk({"content": self._object} if self._wanted else {}, self._finish_reason, self._specdec, [])
-        if self._asked.stream_options is not None and self._asked.stream_options.include_usage:
-            yield {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": self._usage}
-
-    def completion(self) -> dict[str, Any]:
-        """The answer as a whole."""
-        content = self._object if self._wanted else self._caption
-        message = {"role": "assistant", "content": content, "refusal": None}
-        choice = self._choice("message", message, self._finish_reason, self._logprobs)
-        whole = {"object": "chat.completion", "choices": [choice], "usage": self._usage, "specdec": self._specdec}
-        return self._head | whole
-
-    def _chunk(
-        self, delta: Mapping[str, Any], reason: str | None, own: Mapping[str, Any], logprobs: list[dict[str, Any]]
-    ) -> dict[str, Any]:
-        choice = self._choice("delta", delta, reason, logprobs)
-        return {**self._head, "object": "chat.completion.chunk", "choices": [choice], "specdec": own}
-
-    def _choice(
-        self, name: str, content: Mapping[str, Any], reason: str | None, logprobs: list[dict[str, Any]]
-    ) -> dict[str, Any]:
-        listed = {"content": logprobs, "refusal": None} if self._asked.logprobs else None
-        return {"index": 0, name: content, "finish_reason": reason, "logprobs": listed}
-
-    @property
-    def _finish_reason(self) -> str:
-        return "length" if any(each.finish_reason == "max_tokens" for each in self._done) else "stop"
-
-    @property
-    def _usage(self) -> dict[str, Any]:
-        written = sum(each.totals.tokens for each in self._done if each.totals)
-        return {
-            "prompt_tokens": self._prompt_tokens,
-            "completion_tokens": written,
-            "total_tokens": self._prompt_tokens + written,
-            "prompt_tokens_details": {"audio_tokens": self._audio_tokens, "cached_tokens": 0},
-        }
-
-    @property
-    def _specdec(self) -> dict[str, Any]:
-        """The field `specdec`, beside the API's own fields."""
-        done, totals = self._done, [each.totals for each in self._done if each.totals]
-        drafted = sum(each.drafted for each in totals)
-        pieces = [_without_rounds(each) for each in done]
-        of_one = pieces[0] if len(pieces) == 1 else {}
-        times = ("forwards_edge_ms", "forwards_cloud_ms", "total_ms")
-        return {
-            "flags": _each_once(each.flags for each in done),
-            **{name: of_one.get(name) for name in ("labels", "emotions", "scores", "measured", "agrees")},
-            "warnings": _each_once(each.warnings for each in done),
-            "escalations": sum(each.escalations for each in totals),
-            "acceptance_rate": sum(each.accepted for each in totals) / drafted if drafted else None,
-            "timing": {name: sum_of_known(getattr(each.timing, name) for each in done) for name in times},
-            "pieces": pieces,
-        }
-
-    @property
-    def _object(self) -> str:
-        """The JSON object of `response_format`; of several pieces, with the classes on which they agree."""
-        found: dict[str, Any] = {"caption": self._caption}
-        for labels in (each.labels or {} for each in self._done):
-            for attribute, class_ in labels.items():
-                found[attribute] = class_ if found.get(attribute, class_) == class_ else None
-        found["emotions"] = _each_once(each.emotions or () for each in self._done)
-        found["flags"] = _each_once(each.flags for each in self._done)
-        return json.dumps({name: found.get(name) for name in self._wanted}, ensure_ascii=False)
-
-
-def _without_rounds(transcript: Transcript) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(transcript.to_json())
-    del found["rounds"]
-    return found
-
-
-def _each_once(lists: Iterable[Iterable[str]]) -> list[str]:
-    return list(dict.fromkeys(word for words in lists for word in words))
-
-
-def _logprob(token: Token, listed: int, writer: Processor) -> dict[str, Any]:
-    """A committed token in the API's form, with the `listed` most likely ones in its place."""
-
-    def named(id_: int, value: float) -> dict[str, Any]:
-        piece = writer.piece(id_)
-        return {"token": piece, "logprob": round(value, 4), "bytes": list(piece.encode("utf-8", "replace"))}
-
-    likeliest = {id_: math.log(p) for id_, p in token.alternatives[1] if p > 0}
-    top = [named(*pair) for pair in list(likeliest.items())[:listed]]
-    return named(token.id, likeliest.get(token.id, UNLIKELY)) | {"top_logprobs": top}
-
-
 def routes(captions: Captions, bodies: Bodies, metrics: Metrics) -> list[Route]:
     """The API's routes."""
-    described = document(captions.modes)
+    api, described = _Api(captions, bodies, metrics), document(captions.modes)
+    return [
+        Route("/openapi.json", lambda _: JSONResponse(described)),
+        Route(MODELS, api.models),
+        Route(MODELS + "/{name:path}", api.model),
+        Route(CHAT, api.chat, methods=["POST"]),
+    ]
 
-    def model(mode: str) -> dict[str, Any]:
-        return {"id": PREFIX + mode, "object": "model", "created": 0, "owned_by": "specdec"}
 
-    async def models(_request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [model(mode) for mode in captions.modes]})
+class _Api:
+    def __init__(self, captions: Captions, bodies: Bodies, metrics: Metrics) -> None:
+        self._captions, self._bodies, self._metrics = captions, bodies, metrics
 
-    async def one(request: Request) -> Response:
-        return JSONResponse(model(captions.mode_of(request.path_params["name"])))
+    async def models(self, _request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [_model(mode) for mode in self._captions.modes]})
 
-    def answered(body: Body, left: threading.Event) -> Generator[str]:
-        """The events of a stream; without a stream, an empty text for each step, and the answer as the last one."""
-        asked, body.content = ChatRequest.read(body.content), b""
-        settings, mode = asked.settings(captions.limits.text_tokens), captions.mode_of(asked.model)
-        if "decoding.mode" in settings:
-            mode = captions.mode_of(f"{PREFIX}{settings['decoding.mode']}")
-        answer = Completion(asked, mode, asked.wanted(_PROPERTIES), captions.loaded.pair.writer)
-        sound = asked.sound(lambda url: fetched(url, captions.limits, body, left))
-        with closing(captions.steps({**settings, "decoding.mode": mode}, asked.texts, sound, left)) as steps:
-            asked.messages.clear()
-            del sound  # from here on the recording is held once
-            for step in steps:
-                if isinstance(step.made, Transcript):
-                    metrics.captions.labels(mode).inc()
-                    metrics.captioned_s.inc(step.piece.end_s - step.piece.start_s)
-                if asked.stream:
-                    yield _event(answer.chunk(step))
-                else:
-                    answer.add(step)
-                    yield ""
-        yield from map(_event, answer.last()) if asked.stream else (_json(answer.completion()),)
+    async def model(self, request: Request) -> Response:
+        return JSONResponse(_model(self._captions.mode_of(request.path_params["name"])))
 
-    async def chat(request: Request) -> Response:
-        texts = results(request, bodies, captions.submit, answered, captions.limits.caption_s)
+    async def chat(self, request: Request) -> Response:
+        captions = self._captions
+        texts = results(request, self._bodies, captions.submit, self._answer, captions.limits.caption_s)
         try:
             text = await anext(texts)  # an error before the first block is answered with its status
             if text:
@@ -216,16 +63,34 @@ def routes(captions: Captions, bodies: Bodies, metrics: Metrics) -> list[Route]:
             raise
         return Response(text, media_type="application/json")
 
-    return [
-        Route("/openapi.json", lambda _: JSONResponse(described)),
-        Route(MODELS, models),
-        Route(MODELS + "/{name:path}", one),
-        Route(CHAT, chat, methods=["POST"]),
-    ]
+    def _answer(self, body: Body, left: threading.Event) -> Generator[str]:
+        """The events of a stream; without a stream, an empty text for each step, and the answer as the last one."""
+        captions, asked, body.content = self._captions, ChatRequest.read(body.content), b""
+        settings, mode = asked.settings(captions.limits.text_tokens), captions.mode_of(asked.model)
+        if "decoding.mode" in settings:
+            mode = captions.mode_of(f"{PREFIX}{settings['decoding.mode']}")
+        answer = Completion(asked, mode, asked.wanted(_PROPERTIES), captions.loaded.pair.writer)
+        sound = asked.sound(lambda url: fetched(url, captions.limits, body, left))
+        with closing(captions.steps({**settings, "decoding.mode": mode}, asked.texts, sound, left)) as steps:
+            asked.messages.clear()
+            del sound  # from here on the recording is held once
+            for step in steps:
+                if isinstance(step.made, Transcript):
+                    self._metrics.captions.labels(mode).inc()
+                    self._metrics.captioned_s.inc(step.piece.end_s - step.piece.start_s)
+                if asked.stream:
+                    yield _event(answer.chunk(step))
+                else:
+                    answer.add(step)
+                    yield ""
+        yield from map(_event, answer.last()) if asked.stream else (_json(answer.completion()),)
+
+
+def _model(mode: str) -> dict[str, Any]:
+    return {"id": PREFIX + mode, "object": "model", "created": 0, "owned_by": "specdec"}
 
 
 async def _streamed(first: str, texts: AsyncGenerator[str]) -> AsyncGenerator[str]:
-    """Server-sent events."""
     async with aclosing(texts):
         try:
             yield first

@@ -132,7 +132,7 @@ class ChatRequest(Message):
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, given: Any) -> Any:
-        """In the API null is the same as no field, also of what is not supported."""
+        """In the API null means no field, even for fields that are not supported."""
         return {name: each for name, each in given.items() if each is not None} if isinstance(given, dict) else given
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The lines of a file of transcripts: read and checked one at a time, and which lines of a recording are current."""
+"""Reads the lines of a file of transcripts, one at a time, and finds which lines of a recording are current."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from specdec_cli.journal import StoredLine, read_lines
 from specdec_cli.transcript.records import Transcript, TranscriptHead
 
 _BEHIND: Final = frozenset({"rounds", "totals", "timing", "resources", "uplink"})
-"""Fields behind the head of a line."""
+"""Fields after the head of a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,78 +26,76 @@ class Line:
     head: TranscriptHead  # its fields up to `rounds`
     number: int  # 1-based, in the file
     offset: int  # place in the file, bytes
-    escalations: int | None = None  # of its rounds; None: no rounds, as of an error
+    escalations: int | None = None  # in its rounds; None: no rounds, as after an error
 
     @property
     def key(self) -> Key:
-        """The clip that it belongs to; recordings on stdin, which share one name, are identified by their content."""
+        """The clip of the line. Recordings on stdin, which share one name, are identified by their content."""
         file, content = self.head.file, self.head.sha256
         return Key.of(f"-{content[:16]}" if file == "-" and content else file, self.head.id)
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """The fields that decide whether a line is current; `place`: start, end and channel; None: a recording.
-
-    The channel is 0 where all are mixed.
-    `final`: it has no caption, and none can be made of this content.
-    """
+class LineState:
+    """The fields of a line that decide whether it is current."""
 
     offset: int
     number: int
-    good: bool
+    good: bool  # whether it has a caption
     sha256: str | None
-    place: tuple[float, float, int] | None = None
+    place: tuple[float, float, int] | None = None  # start and end, seconds, channel, 0: all mixed; None: a recording
     pieces: int | None = None
-    final: bool = False
-    degraded: bool = False  # its caption lacks the cloud, which failed
+    final: bool = False  # it has no caption, and this content can have none
+    degraded: bool = False  # the cloud failed, and the edge wrote its caption alone
+    row: bool = False  # a manifest named it, and it is the only piece of its row
 
     @classmethod
-    def of(cls, line: Line) -> Mark:
-        """The mark of a line."""
+    def of(cls, line: Line) -> LineState:
         head = line.head
         place = None if head.start_s is None else (head.start_s, head.end_s or 0.0, head.channel or 0)
         content = head.error is not None and head.error.type == AudioContentError.__name__
         final = content and head.sha256 is not None
-        return cls(
-            line.offset, line.number, head.good, head.sha256, place, head.pieces, final, head.degraded is not None
-        )
+        row, degraded = head.id is not None and head.pieces is None, head.degraded is not None
+        return cls(line.offset, line.number, head.good, head.sha256, place, head.pieces, final, degraded, row)
 
     @property
-    def cut(self) -> tuple[str | None, int | None, bool]:
-        """Content and number of pieces: equal for lines that stand together.
+    def cut(self) -> tuple[object, ...]:
+        """Content and cutting of the recording: equal for lines that can be current together.
 
-        Parts that nobody numbered may each be a content of its own, as the utterances of a microphone are.
+        Parts without a number of pieces may each have a content of their own, as the utterances of a microphone do. A
+        row of a manifest means one part only.
         """
+        if self.row:
+            return self.sha256, self.place
         own = self.place is not None and self.pieces is None
         return None if own else self.sha256, self.pieces, self.place is None
 
 
-def standing(marks: Iterable[Mark]) -> tuple[Mark, ...]:
-    """The current ones of all lines of a recording, by their start; `marks` are in the order of the file.
+def current_lines(lines: Iterable[LineState]) -> tuple[LineState, ...]:
+    """The current lines of a recording, by their start; `lines` are all of its lines, in the order of the file.
 
     The last line of a piece is current. It supersedes all lines of another content or another cutting. A line without a
     caption supersedes only lines without one: a later failure undoes no caption.
     """
-    good: dict[object, Mark] = {}
-    failed: dict[object, Mark] = {}
-    for mark in marks:
-        for group in (good, failed) if mark.good else (failed,):
-            if mark.cut != next(iter(group.values()), mark).cut:
+    good: dict[object, LineState] = {}
+    failed: dict[object, LineState] = {}
+    for line in lines:
+        for group in (good, failed) if line.good else (failed,):
+            if line.cut != next(iter(group.values()), line).cut:
                 group.clear()
-            group.pop(mark.place, None)
-        (good if mark.good else failed)[mark.place] = mark
-    return tuple(sorted([*good.values(), *failed.values()], key=lambda mark: mark.place or (-1.0, -1.0, 0)))
+            group.pop(line.place, None)
+        (good if line.good else failed)[line.place] = line
+    return tuple(sorted([*good.values(), *failed.values()], key=lambda line: line.place or (-1.0, -1.0, 0)))
 
 
-def settled(marks: Sequence[Mark]) -> bool:
+def all_captioned(current: Sequence[LineState]) -> bool:
     """Whether every piece of a recording that can have a caption has one among the current lines."""
-    alike = len({mark.cut for mark in marks}) == 1 and all(mark.good or mark.final for mark in marks)
-    return alike and marks[0].pieces in (None, len(marks))
+    alike = len({line.cut for line in current}) == 1 and all(line.good or line.final for line in current)
+    return alike and current[0].pieces in (None, len(current))
 
 
 def stored_lines(path: Path) -> Iterator[Line]:
-    """All lines of a file, without locking it, superseded ones included; half a last line is left out.
+    """All lines of a file, superseded ones included, without locking it; half a line at the end is left out.
 
     Raises:
         TranscriptError: it is a recording, holds something else, or cannot be read.
@@ -110,10 +108,10 @@ def stored_lines(path: Path) -> Iterator[Line]:
 
 
 def head_of(path: Path, line: StoredLine) -> Line:
-    """The head of a line; the rest must be JSON and is not checked. Raises TranscriptError if it is no transcript."""
+    """The head of a line; the rest is parsed and not checked. Raises TranscriptError if the line is no transcript."""
     place = f"{path}:{line.number}"
     try:
-        values = from_json(line.raw, allow_inf_nan=False)  # ten times as fast as a check of all rounds
+        values = from_json(line.raw, allow_inf_nan=False)  # ten times as fast as checking all rounds
     except ValueError:
         values = None
     if isinstance(values, dict) and values.keys() >= _BEHIND and isinstance(values["rounds"], list):
@@ -125,6 +123,6 @@ def head_of(path: Path, line: StoredLine) -> Line:
     return Line(head, line.number, line.offset, totals.get("escalations") if isinstance(totals, dict) else None)
 
 
-def transcript_at(path: Path, mark: Mark | Line) -> Transcript:
-    """The whole transcript in a line; raises TranscriptError if it is malformed."""
-    return Transcript.from_json(next(read_lines(path, mark.offset)).raw, f"{path}:{mark.number}")
+def transcript_at(path: Path, line: LineState | Line) -> Transcript:
+    """The whole transcript in a line of `path`; raises TranscriptError if it is malformed."""
+    return Transcript.from_json(next(read_lines(path, line.offset)).raw, f"{path}:{line.number}")

@@ -1,4 +1,4 @@
-"""Sums over the events of a run: totals, times and resources of its transcript; and the transcript of a failure."""
+"""The totals, times and resources of a run's transcript, and the transcript of a failure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specdec_cli.types import Finished
 
 
 def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: bool) -> Totals:
-    """Sums over the rounds of one clip, in a mode that lets an edge escalate to a cloud or does not."""
+    """Sums over the rounds of one clip. `cloud_takes_part`: in the mode, an edge drafts and a cloud verifies."""
     escalated = [event for event in rounds if event.escalated]
     sources = Counter(source for event in rounds for source in event.source)
     drafted = sum(len(event.draft_ids) for event in escalated)
@@ -32,7 +32,7 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
         acceptance_rate=_ratio(accepted, drafted),
         escalation_rate=_ratio(len(escalated), len(rounds)) if cloud_takes_part else None,
         edge_token_share=_ratio(sources["edge"] + sources["accepted"], sources.total()),
-        # of a round without a draft, the first token is the cloud's own
+        # in a round without a draft, the first token is the cloud's own, no run-on
         run_on=sources["cloud"] - sum(event.source[:1] == ("cloud",) for event in rounds) if cloud_takes_part else None,
         network_ms=sum_of_known(event.network_ms for event in rounds),
         hidden_ms=sum_of_known(event.hidden_ms for event in rounds),
@@ -68,7 +68,7 @@ def timing(finished: Finished, *, load_s: float | None, audio_s: float | None) -
 
 
 def error_transcript(file: str, error: SpecdecError, **known: Any) -> Transcript:
-    """The line of a clip that could not be captioned; `known` are its other fields, as `Transcript` has them."""
+    """The transcript of a clip that could not be captioned; `known` are its other fields, by their names."""
     nothing = dict.fromkeys(("sha256", "duration_s", "caption", "finish_reason", "totals"))
     return Transcript.model_validate(
         {
@@ -85,7 +85,7 @@ def error_transcript(file: str, error: SpecdecError, **known: Any) -> Transcript
 
 
 def peak_rss_mb() -> float | None:
-    """Largest resident memory that this process has had, MiB; None where the system does not tell."""
+    """Largest resident memory of this process so far, MiB; None if the system does not report it."""
     try:
         import resource
     except ImportError:  # Windows
@@ -95,7 +95,7 @@ def peak_rss_mb() -> float | None:
 
 
 def gpu_mb() -> float | None:
-    """Largest GPU memory that PyTorch has allocated, over all GPUs, MiB; None without a GPU."""
+    """Largest GPU memory that PyTorch has allocated so far, summed over all GPUs, MiB; None without a GPU."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return None

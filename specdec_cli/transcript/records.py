@@ -33,7 +33,7 @@ Seconds = Annotated[float, Field(ge=0, le=MOST_S)]
 
 
 def maybe(description: str, **bounds: Any) -> Any:
-    """A field that a line may lack: null then."""
+    """A field that a line may lack; it is null then."""
     return Field(default=None, description=description, **bounds)
 
 
@@ -66,7 +66,7 @@ class Models(Record):
 
     @property
     def weights(self) -> dict[str, str | None]:
-        """Fingerprint of each model that took part."""
+        """Role -> fingerprint of the weights, for each model that took part."""
         return {role: info.weights for role, info in self if info is not None}
 
     @property
@@ -213,10 +213,9 @@ class TranscriptHead(Record):
 
     @classmethod
     def from_json(cls, line: str | bytes, place: str = "The line") -> Self:
-        """The record in a line of JSON, which anybody may have written; `place` names the line in messages.
+        """The record in a line of JSON, whoever wrote it; `place` names the line in messages.
 
-        Raises:
-            TranscriptError: it is no transcript of schema 1; the message names the field.
+        Raises TranscriptError, which names the field, if the line is no transcript of schema 1.
         """
         try:
             values = json.loads(line, parse_float=_finite, parse_constant=_finite)
@@ -226,7 +225,7 @@ class TranscriptHead(Record):
 
     @classmethod
     def of(cls, values: object, place: str = "The line") -> Self:
-        """The record of a parsed line."""
+        """The record of a parsed line; errors as in `from_json`."""
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -256,7 +255,7 @@ class Transcript(TranscriptHead):
 
     @property
     def woken(self) -> bool:
-        """Whether the cloud worked on the clip: a block was escalated, or its prefill began before any."""
+        """Whether the cloud worked on the clip: a block escalated, or the cloud read the clip before any."""
         return self.totals is not None and (self.totals.forwards_cloud or self.totals.escalations or 0) > 0
 
     @property
@@ -268,7 +267,7 @@ class Transcript(TranscriptHead):
         }
 
     def to_json(self) -> str:
-        """One line of JSON, Chinese readable, absent optional parts left out."""
+        """One line of JSON, with Chinese as it is, without optional fields that are None or empty."""
         fields = type(self).model_fields.items()
         absent = {name for name, field in fields if not field.is_required() and getattr(self, name) in (None, ())}
         values = self.model_dump(mode="json", exclude=absent)
@@ -283,5 +282,5 @@ def _finite(text: str) -> float:
 
 
 def json_schema() -> dict[str, Any]:
-    """The layout as a JSON Schema (2020-12)."""
+    """The schema of a line as a JSON Schema (2020-12)."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Transcript.model_json_schema()}

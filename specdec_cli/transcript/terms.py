@@ -1,4 +1,4 @@
-"""Models and settings of a transcript, and the differences that keep a line out of a run."""
+"""The models and settings of a run, and how those of a stored transcript differ."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from specdec_cli.config import Config
     from specdec_cli.inputs.recording import InputFile
 
-SUGGESTED: Final = "suggested"  # setting that records what the checkpoints add to settings that were left open
+SUGGESTED: Final = "suggested"  # recorded setting: what the checkpoints add to settings that were left open
 _MODEL: Final = tuple(ModelInfo.model_fields)
-# the prompt says the style, and what checkpoints suggest is known once they are loaded
-_NOT_COMPARED: Final = frozenset({"style", SUGGESTED, "guess_tokens", "degrade"})  # guesses change no text
+# the prompt includes the style, suggestions are known only once checkpoints are loaded, and guesses change no text
+_NOT_COMPARED: Final = frozenset({"style", SUGGESTED, "guess_tokens", "degrade"})
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
     """The models and settings of a run, which its transcripts share."""
 
-    language: str | None  # None: whatever it is
-    prompt: str | None
+    language: str | None  # None: not compared
+    prompt: str | None  # None: not compared
     settings: Mapping[str, object]  # as transcripts record them
-    edge: str | None  # name of each model that the mode uses, None for one that it does not
+    edge: str | None  # name of the model; None if the mode does not use it
     cloud: str | None
     mode: Mode | None = None  # None: not compared
     labels: bool | None = None  # whether transcripts have them; None: not compared
@@ -45,18 +45,18 @@ class Terms:
         cloud = config.cloud.label if config.cloud is not None and "cloud" in config.models else None
         prompt, settings = (config.prompt.language, config.instruction()), recorded_settings(config)
         if config.gate.grounded and measured is False:
-            measured = None  # it depends on the lexicon
+            measured = None  # the lexicon decides
         return cls(*prompt, settings, edge, cloud, config.decoding.mode, labels, measured)
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
-        """The transcript of a recording that came to no model."""
+        """The transcript of a recording that fails before a model reads it."""
         known = {name: getattr(self, name) for name in ("language", "prompt", "mode")}
         known |= {"models": Models(edge=None, cloud=None), "settings": dict(self.settings), "sha256": item.sha256}
         known |= item.place
         return error_transcript(item.path, error, **known)
 
     def changes(self, head: TranscriptHead) -> Iterator[Change]:
-        """Every model and setting of a transcript that differs; a transcript of a failure may name no models."""
+        """Yields every model and setting of a transcript that differs. A transcript of a failure may name no models."""
         made: dict[str, object] = {name: getattr(head, name) for name in ("mode", "language", "prompt")}
         if head.caption is not None:
             made |= {name: getattr(head, name) is not None for name in ("labels", "measured")}
@@ -100,7 +100,7 @@ def recorded_settings(config: Config) -> dict[str, object]:
 
 
 def differing(there: Mapping[str, Any], here: Mapping[str, Any], but: frozenset[str] = frozenset()) -> Iterator[Change]:
-    """Every setting that differs between two records of settings, except those in `but`."""
+    """Yields every setting that differs between two records of settings, except those in `but`."""
     for name in dict.fromkeys((*here, *there)):
         values = (there.get(name), here.get(name))
         then, now = (list(value) if isinstance(value, tuple) else value for value in values)  # as JSON gives them back
@@ -109,7 +109,7 @@ def differing(there: Mapping[str, Any], here: Mapping[str, Any], but: frozenset[
 
 
 class MadeWith(Protocol):
-    """A transcript, or the common part of a run's transcripts."""
+    """A transcript, or the common part of the transcripts of a run."""
 
     @property
     def models(self) -> Models: ...
@@ -119,7 +119,7 @@ class MadeWith(Protocol):
 
 
 def made_by(head: TranscriptHead) -> str | None:
-    """Equal for captions of the same models, with the same suggestions; None for a line without a caption."""
+    """A text that is equal for captions of the same mode, models and suggestions; None for a line with an error."""
     if head.error is not None:
         return None
     return json.dumps([head.mode, head.models.model_dump(mode="json"), head.settings.get(SUGGESTED)])

@@ -15,14 +15,14 @@ ClaimsIn = Callable[[str], tuple[Claim, ...]]
 
 @dataclass(frozen=True, slots=True)
 class EventText:
-    """An event's token ids as text: the engine knows ids only, and a display no tokenizer."""
+    """The text at an event: the loop knows only token ids, and a display has no tokenizer."""
 
     caption: str = ""  # so far, without special tokens
     labels: Mapping[str, str | None] | None = None  # attribute -> class that the finished caption names; None: unset
     claims: tuple[Claim, ...] | None = None  # labels that can be measured, beside the figures; None: unset
     probabilities: Mapping[str, float] = field(default_factory=dict)  # attribute -> of its class, where it is known
     flags: tuple[Flag, ...] = ()  # of the finished caption
-    claims_in: ClaimsIn | None = None  # of a text of this clip; None: nothing is measured
+    claims_in: ClaimsIn | None = None  # finds the claims in a text of this clip; None: nothing is measured
 
 
 @dataclass(frozen=True, slots=True)

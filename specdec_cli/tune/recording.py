@@ -12,7 +12,8 @@ from typing import Any, Final, Literal
 from pydantic import Field, ValidationError
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.config import AcceptanceConfig, Config
+from specdec_cli.config import Config
+from specdec_cli.config.decoding_schema import AcceptanceConfig
 from specdec_cli.decoding.ahead import CloudCalls
 from specdec_cli.decoding.assemble import Pair, ends_of
 from specdec_cli.decoding.draft import Drafter

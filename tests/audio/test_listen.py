@@ -35,7 +35,7 @@ def test_a_caption_per_utterance_until_ctrl_c(specdec):
     outcome = specdec("listen", *QUICK, "-o", output, "--measure", "--labels")
     assert outcome.code == 0
     lines = list(read_transcripts(output))
-    assert outcome.lines == [line.caption for line in lines]
+    assert outcome.lines == [f"{line.start_s:.2f}\t{line.end_s:.2f}\t{line.caption}" for line in lines]
     for number, line in enumerate(lines):
         begin = 1.0 + number * 2.2
         assert (line.start_s, line.end_s) == pytest.approx((begin, begin + 1.2), abs=0.3)
@@ -65,7 +65,7 @@ def test_a_session_is_one_recording_in_the_formats_of_other_tools(specdec):
     assert specdec("listen", *QUICK, "-o", "talk.srt").code == 0
     assert Path("talk.srt").read_text("utf-8").count(" --> ") == 3
     several = specdec("listen", *QUICK, "-o", "new.srt", "--save", "kept")
-    assert (several.code, "is of one recording" in several.err) == (2, True)
+    assert (several.code, "holds one recording" in several.err) == (2, True)
 
 
 def test_captions_made_otherwise_are_not_mixed_in(specdec):

@@ -9,8 +9,12 @@ import pytest
 import soxr
 
 from specdec_cli.audio.prosody import (
+    _LAGS,
     F0_RANGE_HZ,
+    HOP,
     SAMPLE_RATE,
+    _contour_and_band,
+    _strongest,
     f0_contour,
     f0_median_and_range,
     measure,
@@ -48,6 +52,15 @@ def test_level_pauses_and_pitch_of_two_tones(gap_s, share, hz):
     assert found.f0_range_st == pytest.approx(0.0, abs=1.0)
 
 
+def test_a_maximum_as_flat_as_float32_can_tell_has_a_pitch():
+    """Its curvature is rounded to 0 where the middle is subtracted twice."""
+    correlation = np.zeros((1, len(_LAGS)), np.float32)
+    correlation[0, 59:62] = np.nextafter(np.float32(1), np.float32(0)), 1, 1
+    strength, octaves = _strongest(correlation)
+    assert strength[0, 0] == pytest.approx(1, abs=0.1)
+    assert 2 ** octaves[0, 0] == pytest.approx(SAMPLE_RATE / (_LAGS[60] + 0.5), rel=1e-4)
+
+
 def test_a_contour_has_a_value_or_nan_for_every_10_ms_or_as_often_as_wanted():
     contour = f0_contour(np.concatenate([tone(180, 1.0), np.zeros(SAMPLE_RATE, np.float32)]))
     assert len(contour) == pytest.approx(200, abs=5)
@@ -74,6 +87,16 @@ def test_no_rate_is_given_where_noise_hides_the_syllables(noise_db, known):
     found = measure(voiced + noise, SAMPLE_RATE)
     assert found.f0_median_hz == pytest.approx(150.0, rel=0.03)
     assert (found.rate_per_s is not None) == known
+
+
+@pytest.mark.ci
+def test_the_power_within_the_band_is_the_one_of_librosas_spectrum():
+    librosa = pytest.importorskip("librosa")
+    samples = voice(5, 2.0)
+    frames = {"n_fft": 1000, "win_length": 736, "window": np.hanning(736), "hop_length": HOP, "center": False}
+    theirs = np.square(np.abs(librosa.stft(np.pad(samples, (132, 1000)), **frames)))[31:156].sum(axis=0)
+    _, ours = _contour_and_band(samples)
+    assert ours == pytest.approx(theirs[: len(ours)], rel=1e-3, abs=1e-4 * float(theirs.max()))
 
 
 @pytest.mark.ci

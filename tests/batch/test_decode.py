@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.batch.local import LocalBackend, Prepared, Take, prepare
+from specdec_cli.batch.loader import Prepared, Take, prepare
+from specdec_cli.batch.local import LocalBackend
 from specdec_cli.batch.output_file import Task
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.connection import Connection

@@ -2,19 +2,20 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
-from specdec_cli.batch.local import MOST_READY_S, Loader, Prepared, Ready, prepare
+from specdec_cli.batch.loader import MOST_READY_S, Loader, Prepared, Ready, prepare
 from specdec_cli.batch.output_file import Task
 from specdec_cli.batch.tasks import Outcome, Progress
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.transcript.lines import Mark
+from specdec_cli.transcript.lines import LineState
 from tests.batch.lines import failed_line, good_line
 from tests.mini_pair import captioner
+from tests.waiting import until
 
 
 def tasks(count: int) -> Iterator[Task]:
@@ -32,13 +33,6 @@ def one_clip(task: Task) -> Iterator[Ready]:
 
 def going_on() -> bool:
     return False
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def loader_threads() -> list[threading.Thread]:
@@ -73,7 +67,7 @@ def test_no_more_audio_is_in_memory_than_allowed(workers, duration_s):
             yield clip(task, duration_s)
 
     with Loader(tasks(2), in_pieces, going_on, workers=workers) as loader:
-        until(lambda: len(prepared) * duration_s >= MOST_READY_S)
+        assert until(lambda: len(prepared) * duration_s >= MOST_READY_S)
         time.sleep(0.1)
         assert (len(prepared) - workers - 1) * duration_s < MOST_READY_S
         assert len(drain(loader)) == 400
@@ -87,7 +81,7 @@ def test_outcomes_without_audio_are_bounded_too():
         yield Outcome(task.item)
 
     with Loader(tasks(100_000), found, going_on, workers=2):
-        until(lambda: len(taken) >= MOST_READY_S)
+        assert until(lambda: len(taken) >= MOST_READY_S)
         time.sleep(0.1)
         assert len(taken) <= MOST_READY_S + 2
 
@@ -97,7 +91,7 @@ def test_a_run_that_is_torn_down_leaves_no_thread_waiting_for_room():
     loader.__enter__()
     loader.take(wait=True)
     loader.__exit__(KeyboardInterrupt)
-    until(lambda: not loader_threads())
+    assert until(lambda: not loader_threads())
 
 
 def test_what_goes_wrong_while_scanning_is_raised_where_it_is_read():
@@ -110,7 +104,7 @@ def test_what_goes_wrong_while_scanning_is_raised_where_it_is_read():
         Loader(broken(), one_clip, going_on, workers=2) as loader,
     ):
         drain(loader)
-    until(lambda: not loader_threads())
+    assert until(lambda: not loader_threads())
 
 
 def test_a_stop_ends_a_wait():
@@ -130,7 +124,7 @@ def test_a_stop_ends_a_wait():
 def test_what_cannot_be_read_any_more_keeps_its_caption(tmp_path):
     ready = partial(prepare, captioner(decoding__mode="edge"))
     none = InputFile(str(tmp_path / "none.wav"))
-    assert list(ready(Task(none, (Mark(0, 1, True, "0" * 64),)))) == [Outcome(none, captioned=True)]
+    assert list(ready(Task(none, (LineState(0, 1, True, "0" * 64),)))) == [Outcome(none, captioned=True)]
     (never_there,) = ready(Task(none))
     assert isinstance(never_there, Outcome)
     assert never_there.line.error is not None

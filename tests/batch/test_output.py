@@ -1,16 +1,20 @@
 """Who is in an output, which lines stand, and what a refusal leaves as it was."""
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from specdec_cli.batch.output_file import Output
+from specdec_cli.batch.output_file import Check, Output, accepting
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.lines import Line
-from tests.batch.lines import failed_line, good_line, write
+from specdec_cli.transcript.records import ModelInfo, Models
+from specdec_cli.transcript.terms import Terms, loaded_changes
+from tests.batch.lines import SETTINGS, failed_line, good_line, write
 from tests.transcript.lines import read_transcripts
 
 
@@ -28,6 +32,18 @@ def part(number: int, caption: str | None = "A calm voice.", pieces: int = 3, sh
     if caption is None:
         return failed_line("/long.wav", sha256=sha256).model_copy(update=where)
     return good_line("/long.wav", caption, **where, sha256=sha256)
+
+
+def test_what_failed_is_tried_again_as_its_manifest_named_it(tmp_path: Path) -> None:
+    named: dict[str, object] = {"id": "u1", "end_s": 2.0, "speaker": "ann", "text": "hi", "channel": 2}
+    line = failed_line("/a.wav", start_s=1.0).model_copy(update=named)
+    cut = failed_line("/b.wav").model_copy(update={"speaker": "bob", "settings": {"segment": "turns.rttm 1"}})
+    each = failed_line("/c.wav").model_copy(update={"channel": 2, "settings": {"channel": "each"}})
+    with Output(write(tmp_path / "o.jsonl", line, cut, each), accept) as stored:
+        found = {item.path: (item.id, item.start_s, item.end_s, item.speaker, item.text, item.channel)
+                 for item in stored.failed()}  # fmt: skip
+    nothing = (None,) * 6
+    assert found == {"/a.wav": ("u1", 1.0, 2.0, "ann", "hi", 1), "/b.wav": nothing, "/c.wav": nothing}
 
 
 STANDING: dict[str, tuple[list[Transcript], list[str | None], bool]] = {
@@ -134,3 +150,67 @@ def test_a_run_that_writes_nothing_leaves_no_file(tmp_path):
     with Output(tmp_path / "mine.jsonl", accept):
         pass
     assert os.listdir(tmp_path) == ["mine.jsonl"]
+
+
+# --- the refusal to mix settings in one output ---
+
+
+def terms(**changes: object) -> Check:
+    asked = changes.pop("asked", lambda _: ("en", "Describe."))
+    made: dict[str, object] = {"mode": "edge", "settings": {**SETTINGS, "stop_strings": ()}, "edge": "edge"}
+    known = Terms(**{"language": None, "prompt": None, "cloud": None, "labels": False, **made, **changes})
+    return accepting(known, asked)
+
+
+def opened(tmp_path: Path, accepts: Check, *lines: Transcript) -> Output:
+    with Output(write(tmp_path / "o.jsonl", *lines), accepts) as output:
+        return output
+
+
+def test_the_same_settings_are_accepted(tmp_path):
+    other_style = good_line("/b.wav", settings={**SETTINGS, "style": None})
+    opened(tmp_path, terms(), good_line("/a.wav"), failed_line("/c.wav"), other_style)
+    opened(tmp_path, terms(asked=lambda _: None), good_line("/a.wav", language="zh", prompt="别的"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"mode": "hybrid"}, "mode was 'edge' and is 'hybrid'"),
+        ({"settings": {**SETTINGS, "k": 3, "threshold": 2.0}}, "k was 5 and is 3; threshold was 1.1 and is 2.0"),
+        ({"settings": {**SETTINGS, "new": 1}}, "new was null and is 1"),
+        ({"settings": {key: SETTINGS[key] for key in SETTINGS if key != "k"}}, "k was 5 and is null"),
+        ({"edge": "other"}, "edge.model was 'edge' and is 'other'"),
+        ({"cloud": "cloud"}, "cloud.model was null and is 'cloud'"),
+        ({"asked": lambda _: ("zh", "描述")}, "language was 'en' and is 'zh'; prompt was 'Describe.' and is '描述'"),
+    ],
+)
+def test_other_settings_are_named_with_both_values(tmp_path, changes, said):
+    with pytest.raises(ConfigError) as raised:
+        opened(tmp_path, terms(**changes), good_line("/a.wav"))
+    assert raised.value.message == f"{tmp_path / 'o.jsonl'}:1 was made with other settings: {said}."
+    assert "--overwrite" in (raised.value.hint or "")
+
+
+KNOWN = {"name": "edge", "dtype": "float32", "device": "cpu", "weights": "sha256:1"}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "suggested", "told"),
+    [
+        ("sha256:1", {}, None, None),
+        (None, {}, None, None),  # weights that nobody knows are not refused
+        ("sha256:1", {"weights": None}, None, None),
+        ("sha256:1", {"weights": "sha256:2"}, None, r"edge\.weights was .sha256:1. and is .sha256:2."),
+        ("sha256:1", {"dtype": "bfloat16", "device": "cuda:0"}, None, r"edge\.dtype was .float32. and is .bfloat16."),
+        ("sha256:1", {}, {"edge": {"repetition_penalty": 1.1}}, "suggested was null and is .*repetition_penalty"),
+    ],
+)
+def test_other_models_are_refused_once_they_are_known(tmp_path, then, now, suggested, told):
+    models = Models(edge=ModelInfo(**KNOWN | {"weights": then}), cloud=None)
+    failed = failed_line("/b.wav")  # which came to no model, so that none can have suggested anything
+    output = opened(tmp_path, terms(), failed, good_line("/a.wav", models=models))
+    loaded = Models(edge=ModelInfo(**KNOWN | now), cloud=None)
+    here = SimpleNamespace(models=loaded, settings={"suggested": suggested} if suggested else {})
+    with nullcontext() if told is None else pytest.raises(ConfigError, match=rf"o\.jsonl:2 .*{told}"):
+        output.require(lambda line: loaded_changes(line.head, here, ("dtype", "weights")))

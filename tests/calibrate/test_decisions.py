@@ -1,7 +1,5 @@
 """Which captions of a file of transcripts count, and with which class as the right one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

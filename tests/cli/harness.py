@@ -28,6 +28,7 @@ from specdec_cli.pair_loading import Loading
 from specdec_cli.transcript import Transcript
 from tests.cli.status import exit_code
 from tests.mini_pair import captioner_for, mini_pair
+from tests.waiting import until
 
 COMMAND = (sys.executable, "-m", "specdec_cli")
 CHINESE = "zh_CN.UTF-8"
@@ -132,10 +133,8 @@ class Fork:
 
     def says(self, text: str, timeout_s: float = 600.0) -> None:
         """Waits until its stderr, a pipe, holds a text."""
-        deadline = time.monotonic() + timeout_s
-        while text not in self._readers[2].so_far.decode(errors="replace"):
-            assert time.monotonic() < deadline, f"it did not say {text!r}"
-            time.sleep(0.01)
+        said = until(lambda: text in self._readers[2].so_far.decode(errors="replace"), timeout_s)
+        assert said, f"it did not say {text!r}"
 
     def wait_for_lines(self, output: Path, count: int, timeout_s: float = 600.0) -> None:
         """Waits until a file has so many lines, or the process is over."""

@@ -16,6 +16,7 @@ from tests.cli.harness import Fork
 from tests.mini_pair import write_voice
 from tests.tiers import few
 from tests.transcript.lines import Raw
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),
@@ -106,9 +107,7 @@ def test_what_does_not_end_is_ended_and_says_where_it_was(monkeypatch, signalled
     fork.says("here")
     for count, number in enumerate(numbers, 1):
         fork.send(number)
-        deadline = time.monotonic() + 30
-        while fork._readers[2].so_far.count(b"caught") < count and time.monotonic() < deadline:
-            time.sleep(0.01)
+        assert until(lambda so_often=count: fork._readers[2].so_far.count(b"caught") >= so_often)
     outcome = fork.wait()
     assert outcome.code == code
     assert "did not end within 0.5 s" in outcome.err

@@ -28,6 +28,7 @@ from tests.laws.cases import Case, collect, make_case
 from tests.laws.reference import assert_rounds
 from tests.laws.test_wire_law import as_sent, assert_wire, far_loop
 from tests.tiers import few, named
+from tests.waiting import until
 
 TIMEOUT_S = 0.3
 SLACK_S = 10.0  # what a busy machine may take beside; without deadlines these calls take a minute
@@ -251,8 +252,8 @@ def test_calls_may_begin_while_all_are_ended(case):
         try:
             for thread in threads:
                 thread.start()
-            until = time.monotonic() + 1.0
-            while time.monotonic() < until:
+            end = time.monotonic() + 1.0
+            while time.monotonic() < end:
                 link.end_calls()
         finally:
             stop.set()
@@ -292,10 +293,7 @@ def test_an_abandoned_stream_lets_the_server_forget_the_clip(case):
         next(event for event in events if getattr(event, "verdict", None))
         assert len(running.service.clips) == 1
         events.close()
-        until = time.monotonic() + 10
-        while len(running.service.clips) and time.monotonic() < until:
-            time.sleep(0.01)
-        assert len(running.service.clips) == 0
+        assert until(lambda: not len(running.service.clips))
 
 
 @pytest.mark.ci

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
@@ -32,6 +32,7 @@ from tests.cloud.serving import Served, clip_message, remote_cloud, serving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.test_wire_law import assert_wire, far_loop
 from tests.tiers import few
+from tests.waiting import until
 
 TOKEN = "a-token-of-these-tests"
 BODY_BYTES = 400_000
@@ -256,9 +257,7 @@ def test_idle_clips_are_forgotten(case, monkeypatch):
         clip, features = a_clip(served, case)
         session = new_session()
         assert call(served, "PUT", session, framed(clip, features))[0] == 200
-        deadline = time.monotonic() + 20
-        while len(served.service.clips) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        assert until(lambda: not len(served.service.clips))
         status, body = call(served, "POST", f"{session}/verify", framed({"text": [], "draft": []}))
         assert (status, "or no longer" in detail(body)) == (404, True)
 
@@ -429,14 +428,6 @@ def test_a_request_that_waits_for_too_long_holds_its_body_until_it_ends(case, mo
         assert until(lambda: served.offer.bodies.held == 0)
 
 
-def until(holds: Callable[[], bool], seconds: float = 20.0) -> bool:
-    """Whether something comes to hold in so much time."""
-    end = time.monotonic() + seconds
-    while not (held := holds()) and time.monotonic() < end:
-        time.sleep(0.01)
-    return held
-
-
 @pytest.mark.ci
 def test_wrong_json_costs_little(case):
     """Of a list the first wrong item is one too many: errors of all of them take a hundred times the text."""
@@ -522,10 +513,8 @@ def test_bodies_in_flight_are_a_budget(case):
             good, numbers = a_clip(served, case)
             status, answer = call(served, "PUT", new_session(), framed(good, numbers))
         assert (status, "as many bodies" in detail(answer)) == (503, True)
-        deadline = time.monotonic() + 30
-        while status != 200 and time.monotonic() < deadline:
-            status, _ = call(served, "PUT", new_session(), framed(good, numbers))
-        assert status == 200  # the others have gone, and their bytes with them
+        body = framed(good, numbers)  # the others have gone, and their bytes with them
+        assert until(lambda: call(served, "PUT", new_session(), body)[0] == 200)
 
 
 def distribution(*probabilities: float, places: tuple[int, ...] = (1, 2)) -> dict[str, torch.Tensor]:

@@ -23,7 +23,7 @@ def _block(*probabilities: float) -> Draft:
     gate = Gate("always").open(0)
     for p in probabilities:
         gate.add(TokenEvidence(7, 0.1, 0.9, math.log(p), ((7, p),)))
-    return Draft((7,) * len(probabilities), gate=gate)
+    return Draft((7,) * len(probabilities), gate_state=gate)
 
 
 def _verified(length: BlockLength, block: Draft, accepted: int) -> None:

@@ -7,7 +7,7 @@ import torch
 
 from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.decoding.assemble import gate_generator
-from specdec_cli.decoding.evidence import Groups, entropies, evidence_of
+from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError, DecodingError
@@ -25,21 +25,6 @@ def _read(gate: Gate, rows: torch.Tensor = ROWS, ids: tuple[int, ...] = IDS) -> 
     state = gate.open(0)
     state.read(rows, ids)
     return state
-
-
-def test_evidence_by_hand():
-    first, second = evidence_of(ROWS, IDS)
-    assert first.entropy == pytest.approx(-0.1 * math.log(0.1) - 0.2 * math.log(0.2) - 0.7 * math.log(0.7))
-    assert first.margin == pytest.approx(0.5)
-    assert first.logprob == pytest.approx(math.log(0.7))
-    assert first.candidates == ((2, pytest.approx(0.7)), (1, pytest.approx(0.2)), (0, pytest.approx(0.1)))
-    assert second.margin == pytest.approx(0.0)
-    assert len(second.candidates) == 2  # what is impossible is no candidate
-
-
-def test_entropy_with_impossible_tokens_is_not_nan():
-    scores = torch.tensor([[0.0, 0.0, -math.inf], [0.0, -math.inf, -math.inf]])
-    assert entropies(scores).tolist() == pytest.approx([math.log(2), 0.0])
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def assert_recorded(case: Case, rounds: Sequence[Block], oracle: Oracle) -> None
     text: list[int] = []
     for round_ in rounds:
         oracle.read([*text, *round_.draft_ids[:-1]])
-        recorded = [(token.entropy, token.margin, token.logprob) for token in round_.draft.gate.evidence]
+        recorded = [(token.entropy, token.margin, token.logprob) for token in round_.draft.gate_state.evidence]
         for at, (token, found) in enumerate(zip(round_.draft_ids, recorded, strict=True)):
             row = oracle([*text, *round_.draft_ids[:at]])
             assert_figures(row, token, found, f"case {case.number}, round {round_.index}")

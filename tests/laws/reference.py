@@ -522,7 +522,7 @@ def assert_rounds(case: Case, rounds: Sequence[Block], finished: Finished) -> st
             raise LawBroken(f"{name}: the text was to end before")
         wanted = reference.round(ours.draft_ids)
         decided = (
-            *(list(ours.draft_ids), ours.reason, ours.draft.gate.waking),
+            *(list(ours.draft_ids), ours.reason, ours.draft.gate_state.waking),
             *(ours.accepted, list(ours.committed_ids), list(ours.source)),
             list((ours.verdict and ours.verdict.stood) or ()),
         )
@@ -544,10 +544,10 @@ def assert_rounds(case: Case, rounds: Sequence[Block], finished: Finished) -> st
 
 
 def _assert_figures(case: Case, ours: Block, wanted: Expected, name: str) -> None:
-    recorded = [(token.entropy, token.margin, token.logprob) for token in ours.draft.gate.evidence]
+    recorded = [(token.entropy, token.margin, token.logprob) for token in ours.draft.gate_state.evidence]
     for row, token, found in zip(wanted.rows, wanted.draft_ids, recorded, strict=True):
         assert_figures(row, token, found, name)
-    for row, score, expected in zip(wanted.rows, ours.draft.gate.values, wanted.scores, strict=True):
+    for row, score, expected in zip(wanted.rows, ours.draft.gate_state.values, wanted.scores, strict=True):
         most = 20 * allowed(row) * max(1.0, abs(expected)) + 1e-5
         if "candidates" not in wanted.close and score != expected and not abs(score - expected) <= most:
             raise LawBroken(f"{name}: the gate's figure is {score:.6f}, and is to be {expected:.6f}")

@@ -83,6 +83,16 @@ def batch_law(batch: Sequence[Case], size: int) -> list[str]:
     return parted
 
 
+def batches_law(first: int, share: float, given: Callable[[int], dict[str, Any]]) -> None:
+    """The batches from a number on, with what is `given` by theirs, hold a share of all clips."""
+    clips, parted, number = 0, list[str](), first
+    while clips < cases(share):
+        batch = batch_of(number, **given(number))
+        parted += batch_law(batch, len(batch))
+        clips, number = clips + len(batch), number + 1
+    assert len(parted) <= most_parting(clips), parted
+
+
 def test_clips_of_a_batch_go_through_their_own_rounds(record_property):
     clips, parted, number = 0, list[str](), 0
     while clips < cases():

@@ -13,11 +13,11 @@ import pytest
 from specdec_cli.reading import caption_of
 from tests.laws.cases import Case, generate, make_case, mixed
 from tests.laws.checks import cloud_law, edge_law, reference_law
-from tests.laws.test_batch_law import batch_law, batch_of
+from tests.laws.test_batch_law import batches_law
 from tests.laws.test_cloud_law import lossless_case
 from tests.laws.test_edge_law import edge_case
 from tests.laws.test_wire_law import over_the_wire, servers  # noqa: F401 - fixtures
-from tests.laws.tolerance import ENOUGH, cases, most_parting, numbers
+from tests.laws.tolerance import ENOUGH, cases, numbers
 
 CLOSING: dict[str, Any] = {"closing": "on", "max_new_tokens": 24, "min_new_tokens": 0, "loop_period": 0}
 
@@ -63,12 +63,7 @@ def test_the_reference(law):
 
 @pytest.mark.ci
 def test_a_batch():
-    clips, parted, number = 0, list[str](), 900
-    while clips < cases(0.1):
-        batch = batch_of(number, **CLOSING)
-        parted += batch_law(batch, len(batch))
-        clips, number = clips + len(batch), number + 1
-    assert len(parted) <= most_parting(clips), parted
+    batches_law(900, 0.1, lambda _: CLOSING)
 
 
 @pytest.mark.ci

@@ -8,11 +8,11 @@ import pytest
 
 from tests.laws.cases import Case, drawn_sound, make_case, mixed
 from tests.laws.checks import cloud_law, edge_law, reference_law
-from tests.laws.test_batch_law import batch_law, batch_of
+from tests.laws.test_batch_law import batches_law
 from tests.laws.test_cloud_law import lossless_case
 from tests.laws.test_edge_law import edge_case
 from tests.laws.test_wire_law import over_the_wire, servers  # noqa: F401 - fixtures
-from tests.laws.tolerance import ENOUGH, cases, most_parting, numbers
+from tests.laws.tolerance import ENOUGH, cases, numbers
 
 
 def claiming(number: int, **given: Any) -> Case:
@@ -48,12 +48,7 @@ def test_the_reference(law):
 
 @pytest.mark.ci
 def test_a_batch():
-    clips, parted, number = 0, list[str](), 970
-    while clips < cases(0.1):
-        batch = batch_of(number, measured=drawn_sound(random.Random(number)), max_new_tokens=20)
-        parted += batch_law(batch, len(batch))
-        clips, number = clips + len(batch), number + 1
-    assert len(parted) <= most_parting(clips), parted
+    batches_law(970, 0.1, lambda number: {"measured": drawn_sound(random.Random(number)), "max_new_tokens": 20})
 
 
 @pytest.mark.ci

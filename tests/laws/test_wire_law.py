@@ -4,7 +4,6 @@ Features cross the wire in float16, so the reference encodes them rounded to tha
 """
 
 import random
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -31,6 +30,7 @@ from tests.laws.reference import assert_rounds, cloud_oracle
 from tests.laws.tolerance import most_parting, numbers
 from tests.tiers import few
 from tests.tiny import gate_file
+from tests.waiting import until
 
 MODELS = 9
 
@@ -217,8 +217,6 @@ def test_a_server_guesses_from_the_captions_that_it_has_finished(mode):
             assert finished.degraded is None
             forwards.append(finished.cloud.forwards)
             texts.add(finished.token_ids)
-            deadline = time.monotonic() + 20
-            while len(served.service.clips) and time.monotonic() < deadline:  # the client lets it forget the clip
-                time.sleep(0.01)
+            assert until(lambda: not len(served.service.clips)), "the client lets it forget the clip"
         assert texts == {as_sent(case).run()[1].token_ids}
         assert max(forwards[1:]) < forwards[0], forwards
