@@ -105,6 +105,8 @@ def test_speakers_and_channels_of_one_place_have_lines_of_their_own(
     lines = [whole | {"id": str(number)} | place for number, place in enumerate(places)]
     copy.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     made = opened(browser, specdec, copy, tmp_path)
+    heads = made.tab.locator(".pick .what .small").all_inner_texts()
+    assert sorted(head.partition(" · ")[2] for head in heads) == ["ann", "bob", "channel 1", "channel 1"]
     made.tab.locator(".pick").first.click()
     for _ in places:
         made.tab.locator(".actions .main").click()

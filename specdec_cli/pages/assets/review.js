@@ -103,6 +103,7 @@ function summary(number) {
   const piece = data.pieces[number];
   const when = piece.start === null ? clock(piece.seconds) : `${exactly(piece.start)} to ${exactly(piece.end)}`;
   const who = piece.speaker ? [` · `, html("bdi", {}, piece.speaker)] : [];
+  if (piece.channel) who.push(` · channel ${piece.channel}`);
   return [
     html("span", { class: done(number) ? "sign" : "sign open", "aria-label": done(number) ? "reviewed" : "not reviewed" }, done(number) ? "✓" : piece.review ? "?" : ""),
     html("span", { class: "what" }, html("b", {}, html("bdi", {}, piece.name)), html("span", { class: "small" }, ` ${when}`, ...who)),
