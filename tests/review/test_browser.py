@@ -195,4 +195,4 @@ def test_corrections_are_references(browser, specdec, tmp_path):  # noqa: F811
     assert tuned.code == 0, tuned.err
     assert json.loads(tuned.out)["measure"] == "labels"
     fitted = specdec("calibrate", output, "--references", table)
-    assert (fitted.code, "name 70 classes, of 10 speakers or clips" in fitted.err) == (2, True)  # too few for a temperature
+    assert (fitted.code, "name 70 classes, of 10 speakers or clips" in fitted.err) == (2, True)
