@@ -84,7 +84,7 @@ class TooLongError(AudioContentError):
 
 
 class CutsError(AudioContentError):
-    """Cuts, or a part, a channel or a track, that a recording does not have."""
+    """Cuts, or a part, a channel or a track, that a recording does not have, or that do not fit it."""
 
 
 class DeviceError(SpecdecError):

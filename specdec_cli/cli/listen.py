@@ -85,7 +85,7 @@ def listen(
         stored.require(lambda line: loaded_changes(line.head, captioner.setup, ("dtype", "weights")))
         if not json:
             view.say(resolved.note)
-        counts, ended, tell = Progress(), False, Printer(view, json=json, named=False)
+        counts, ended, tell = Progress(), False, Printer(view, json=json, named=False, cut=True)
         try:
             with interruptible(partial(view.stopping, "captioning what was said")) as ending, opening as microphone:
                 view.say(f"listening to {microphone.name}; Ctrl-C ends")

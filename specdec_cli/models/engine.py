@@ -1,4 +1,4 @@
-"""The engine: makes the forwards of all clips, together where several wait for one model.
+"""The engine: makes the forwards of all clips, together if several wait for one model.
 
 Each clip is decoded in a thread of its own. One forward serves all clips that wait for a model. Clips in slots of fixed
 memory (see `Slots`) share a recorded forward, padded to one shape, which costs a GPU next to nothing. Clips with caches
