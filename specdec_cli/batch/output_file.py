@@ -7,11 +7,13 @@ killed, lines that others replace are dropped, and those of one recording put to
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Final
 
+from specdec_cli.config.fields import AT_PAUSES
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.journal import Change, Journal, StoredLine
 from specdec_cli.prompts import Language
@@ -25,12 +27,14 @@ if TYPE_CHECKING:
     from specdec_cli.audio import Recording
 
 
+_ALIKE_S: Final = 0.001  # times are written with four decimals
+
 Check = Callable[[Line], Iterable[Change]]
 """`accepts` of the base. It returns no None: a line that is passed over would be dropped from the output."""
 
 
 def accepting(terms: Terms, prompting: Callable[[Line], tuple[Language, str] | None]) -> Check:
-    """What a line must have been made with to stand in an output: the terms of the run.
+    """A check whether a line was made with the terms of the run, so that it may stand in its output.
 
     `prompting`: language and instruction that the run would use for the clip of a line; None: whatever they were.
     """
@@ -49,15 +53,17 @@ class Task:
     item: InputFile
     marks: tuple[LineState, ...] = ()  # of its lines that stand, by their start
     failed: bool = False  # whether it or a piece of it failed, or is missing
+    moved: bool = False  # whether its manifest may mean another part of it than the lines: reading it tells
+    renamed: bool = False  # whether its manifest has another speaker or text than the lines
 
     @property
     def settled(self) -> bool:
         """Whether nothing is left to caption, unless the content has changed."""
-        return bool(self.marks) and (not self.failed or all_captioned(self.marks))
+        return bool(self.marks) and not self.moved and (not self.failed or all_captioned(self.marks))
 
     @property
     def done(self) -> bool:
-        """Whether the output has all captions that the recording as it is can have; reads the file."""
+        """Whether nothing is left to caption of the recording as it is now; reads its bytes."""
         return self.settled and self.unchanged
 
     @property
@@ -73,7 +79,7 @@ class Task:
 
     @property
     def unchanged(self) -> bool:
-        """Whether it has captions of the recording as it is now; what cannot be read any more has its captions too."""
+        """Whether its captions are of the recording as it is now, or the recording cannot be read any more."""
         return self.sha256 is not None and self.item.content() in (self.sha256, None)
 
     def found_in(self, recording: Recording) -> frozenset[int]:
@@ -126,7 +132,9 @@ class Output(Journal[Line]):
         if again and any(mark.degraded for mark in known.marks):
             marks = tuple(replace(mark, good=mark.good and not mark.degraded) for mark in known.marks)
             return Task(item, marks, failed=True)
-        return replace(known, item=item)
+        moved = item.id is not None and any(_elsewhere(item, mark) for mark in known.marks)
+        renamed = known.captioned and (known.item.speaker, known.item.text) != (item.speaker, item.text)
+        return replace(known, item=item, moved=moved, renamed=renamed)
 
     def failed(self) -> list[InputFile]:
         """The recordings that have no caption or a degraded one, or a piece that has."""
@@ -168,8 +176,26 @@ def _line_at(file: BinaryIO, offset: int) -> bytes:
     return file.readline().rstrip(b"\r\n") + b"\n"
 
 
+def _elsewhere(item: InputFile, mark: LineState) -> bool:
+    """Whether a line may be about another part than a row of a manifest means."""
+    if mark.place is None or item.start_s is None:
+        return item.start_s is not None or (mark.place is not None and mark.pieces is None)
+    start_s, end_s, channel = mark.place
+    after_s, before_s = start_s - item.start_s, (item.end_s or math.inf) - end_s
+    if mark.pieces is not None:
+        return min(after_s, before_s) < -_ALIKE_S
+    return max(abs(after_s), abs(before_s)) > _ALIKE_S or channel != (0 if item.channel is None else item.channel + 1)
+
+
 def _again(head: TranscriptHead) -> InputFile:
-    """How to caption the recording of a line again; one that has an id and is no piece may be a part of a file."""
-    part = head.id is not None and head.pieces is None
-    start_s, end_s = (head.start_s, head.end_s) if part else (None, None)
-    return InputFile(head.file, id=head.id, language=head.language, prompt=head.prompt, start_s=start_s, end_s=end_s)
+    """How to caption the recording of a line again; one that has an id and is no piece may be a part of a file.
+
+    Speaker, text and channel are those of its manifest, unless the recording is cut by a file or by its channels.
+    """
+    found = InputFile(head.file, id=head.id, language=head.language, prompt=head.prompt)
+    if head.id is not None and head.pieces is None:
+        found = replace(found, start_s=head.start_s, end_s=head.end_s)
+    if head.settings.get("segment") not in (None, AT_PAUSES) or head.settings.get("channel") == "each":
+        return found
+    channel = None if head.channel is None else head.channel - 1
+    return replace(found, channel=channel, speaker=head.speaker, text=head.text)

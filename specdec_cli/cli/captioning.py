@@ -29,7 +29,7 @@ from specdec_cli.console.plain import print_caption, write_line
 from specdec_cli.console.progress import show_totals
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
-from specdec_cli.format import marked
+from specdec_cli.format import count, marked
 from specdec_cli.inputs.find import Paths, require_sounds, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
 from specdec_cli.journal import read_lines
@@ -67,7 +67,7 @@ class Captioning:
             hint = "Name the --output of the earlier run, without --overwrite."
             raise ConfigError(f"--retry-failed: there is no file {request.output} to resume.", hint=hint)
         if request.overwrite and request.output is None:
-            raise ConfigError("--overwrite is about --output, which is not given.", hint="Name a file: --output FILE")
+            raise ConfigError("--overwrite needs --output, which is not given.", hint="Name a file: --output FILE")
         transcripts = request.output if self.target.resumable else None
         self._exports = Exports.after(request.exports, request.export_dir, transcripts)
         self._inputs: Inputs | None = None  # None: the recordings that failed before
@@ -79,6 +79,7 @@ class Captioning:
         self.labelling = labelling(context)
         self._terms = Terms.of(self.config, labels=self.labelling is not None, measured=request.measure)
         self._refused = 0  # exit code if no recording could be opened; then nothing was written
+        self._renamed = 0  # recordings done before of which the manifest has another speaker or text
 
     def run(
         self,
@@ -111,6 +112,8 @@ class Captioning:
         ):
             tasks = find_tasks(self._inputs, stored, limit=request.limit, only_failed=request.retry_failed)
             counts.total = len(tasks)
+            if self.config.audio.cuts_path is None and isinstance(self._inputs, Manifest):
+                self._renamed = sum(task.renamed for task in tasks)
             if (outcomes := without_models(tasks, self._terms)) is not None:
                 if not any(task.marks for task in tasks):
                     self._refused = max((outcome.error.status for outcome in outcomes if outcome.error), default=0)
@@ -128,6 +131,9 @@ class Captioning:
         """Writes the exports; returns the exit code."""
         if isinstance(self._inputs, Manifest):
             view.skips.append(self._inputs.skips)
+        if self._renamed:
+            differ = f"the manifest has another speaker or text of {count(self._renamed, 'recording')} done before"
+            view.warn(f"{differ}: {self._given.output} keeps its own; --overwrite captions all anew")
         output, base = self._given.output, os.getcwd() if self._inputs is None else self._inputs.base
         written = True
         if self._exports is not None and output is not None and output.is_file():
@@ -176,13 +182,15 @@ class Printer:
     """Prints captions on stdout, a line each, also those of earlier runs, and shows failures.
 
     Attributes:
-        json: print transcripts in place of captions.
+        json: print transcripts instead of captions.
         named: write the file's name before each caption.
+        cut: also write the start, end and speaker of the only piece of a recording, as those of several.
     """
 
     view: View
     json: bool
     named: bool
+    cut: bool = False
     _last: object = field(default=None, init=False)
 
     def __call__(self, outcome: Outcome, stored: Output | None = None) -> None:
@@ -201,7 +209,7 @@ class Printer:
             write_line(transcript.to_json())
         elif transcript.caption is not None:
             columns, speaker = [file] if self.named else [], ""
-            if transcript.start_s is not None:
+            if transcript.pieces is not None or (self.cut and transcript.start_s is not None):
                 columns += [f"{transcript.start_s or 0.0:.2f}", f"{transcript.end_s or 0.0:.2f}"]
                 speaker = f"{transcript.speaker}: " if transcript.speaker else ""
             flags = (*transcript.flags, *(("degraded",) if transcript.degraded else ()))
@@ -217,7 +225,7 @@ def conclude_clips(view: View, counts: Progress, output: Path | None, *, ended: 
 
 
 def command_line(*more: str) -> str:
-    """The command line that this process was given, with more options and never with --overwrite."""
+    """The command line of this process with more options, and without --overwrite."""
     arguments = sys.argv[1:]
     names_at = arguments.index("--") if "--" in arguments else len(arguments)
     options, names = arguments[:names_at], arguments[names_at:]  # behind -- all are names, whatever they begin with

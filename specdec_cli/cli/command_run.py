@@ -116,6 +116,12 @@ def require_cloud(setup: Setup, *, degrades: bool) -> None:
         raise CloudError(f"The cloud does not answer: {setup.unanswered[0]}.", hint=hint)
 
 
+def unopened(recordings: Sequence[InputFile]) -> int:
+    """The exit code where none of the recordings can be opened; else 0."""
+    statuses = [recording.error.status for recording in recordings if recording.error is not None]
+    return max(statuses, default=0) if len(statuses) == len(recordings) else 0
+
+
 def labelling(context: typer.Context) -> Labelling | None:
     """What --labels, --lexicon and --calibration ask for, None if none is given; ConfigError if a file is unusable."""
     given = context.params

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references
+from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references, unopened
 from specdec_cli.cli.outputs import by_ending
 from specdec_cli.config import Config
 from specdec_cli.console.pages import comparison_page
@@ -104,7 +104,7 @@ def compare(
         with view.loading("the page"):
             write(page, render(found, transcripts, words), PAGE)
     emit(found, comparison_page, json=json)
-    return 130 if interrupted else 1 if found.errors else 0
+    return 130 if interrupted else unopened(recordings) or int(bool(found.errors))
 
 
 def _captioners(config: Config, configs: dict[Mode, Config], view: View) -> dict[Mode, Captioner]:

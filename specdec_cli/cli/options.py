@@ -64,7 +64,7 @@ _ALONE: Final = {
     "judging.wheels": ("compare",),
     "runtime.fail_fast": ("batch",),
 }
-"""Section or setting -> the commands in which it has an effect, where it has none in others."""
+"""Section or setting -> the commands in which alone it has an effect."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FORMATS: Final = ", ".join(get_args(ExportFormat))

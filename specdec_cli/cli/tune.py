@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references
+from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references, unopened
 from specdec_cli.cli.outputs import by_ending
 from specdec_cli.console.pages import tuning_page
 from specdec_cli.console.plain import print_error
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.inputs.find import find_recordings
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.targets import GATE, PICTURE, RECORDINGS, refuse, write
 from specdec_cli.text import chosen
 from specdec_cli.tune.tuning_plan import TuningPlan, require_tunable
@@ -70,9 +71,10 @@ def tune(
     gate, plot = by_ending(output, (GATE, PICTURE), [*reads, traces])
     again = f"interrupted; run it again to resume from {traces}" if traces else "interrupted"
     with display(context, resolved=resolved, references=table, interruption=again) as view:
-        clips = _clips(view, files)
+        recordings = identified(view, files)
+        clips = _clips(view, recordings)
         if not clips:
-            return 1
+            return unopened(recordings)
         require_tunable(resolved.config, plan.gates, len(clips), risk)
         captioner = load_captioner(resolved.config, view, degrades=False)
         from specdec_cli.tune.recording import StoredRecordings, setup_of
@@ -96,10 +98,10 @@ def tune(
     return 1 if view.failures else 0
 
 
-def _clips(view: View, files: Sequence[str]) -> dict[str, str]:
-    """The recordings that can be read, by their bytes; the others are shown."""
+def _clips(view: View, recordings: Sequence[InputFile]) -> dict[str, str]:
+    """Hash -> path of each recording that can be read; the others are shown as failed."""
     clips: dict[str, str] = {}
-    for recording in identified(view, files):
+    for recording in recordings:
         if recording.error is not None:
             view.failed(recording.path, recording.error)
         elif recording.sha256 is not None:
@@ -119,7 +121,7 @@ def _picture(found: Tuning, language: str, path: Path) -> bytes:
 
 
 def parse_gates(text: str | None) -> tuple[GateName, ...]:
-    """Gates out of `entropy,learned`, and the random one as the control; None: all that can be fitted here.
+    """The gates in `entropy,learned`, and `random` as their control; None: all that can be fitted here.
 
     ConfigError: one is unknown, or there is nothing in it to tune.
     """
@@ -144,7 +146,7 @@ def parse_budget(text: str) -> tuple[Cost, float]:
 
 
 def parse_ks(text: str) -> tuple[int, ...]:
-    """Block sizes out of `2,3,5`; ConfigError if one is no whole number from 1 to 64."""
+    """The block sizes in `2,3,5`; ConfigError if one is no whole number from 1 to 64."""
     words = [word.strip() for word in text.split(",")]
     if wrong := [word for word in words if not word.isdecimal() or not 1 <= int(word) <= 64]:
         raise ConfigError(f"-k: {wrong[0]!r} is no whole number from 1 to 64.", hint="For example: -k 2,3,5")

@@ -30,7 +30,7 @@ from specdec_cli.types import AcceptanceName, Decider, GateName
 
 
 class RuntimeConfig(Section):
-    """The process as a whole."""
+    """How the process works: threads, downloads, batches."""
 
     threads: int | None = setting(None, "CPU threads of a forward; null: one per core", ge=1)
     offline: bool = setting(False, "true: never download; models must be local or already cached")
@@ -54,7 +54,7 @@ class RuntimeConfig(Section):
 
     @property
     def guess_path(self) -> Path | None:
-        """The file of transcripts that guesses begin with."""
+        """The file of transcripts to guess from."""
         return None if self.guess_file is None else Path(self.guess_file)
 
 
@@ -87,7 +87,7 @@ class AudioConfig(Section):
 
     @property
     def length_s(self) -> float | None:
-        """Longest of equal pieces, seconds; None where recordings are not cut into such."""
+        """Length of equal pieces, seconds; None if recordings are cut in another way."""
         return float(self.segment) if isinstance(self.segment, int | float) else None
 
     @property
@@ -214,7 +214,7 @@ class Config(Section):
 
     @property
     def arbitrates(self) -> bool:
-        """Whether a drafted class that fits the sound stands against one of the cloud's that does not."""
+        """Whether a drafted class that fits the sound stands, if the cloud's does not fit."""
         return self.escalates_contradictions and self.acceptance.grounded and not self.decoding.sampling
 
     @property

@@ -40,7 +40,7 @@ class Prompt:
     audio: Mapping[str, torch.Tensor]  # on the CPU, by the names of the module's forward; log-mel features in float32
     # mono [n] at the model's rate, for a cloud that computes features itself
     waveform: npt.NDArray[np.float32] | None = field(default=None, repr=False)
-    unformatted: tuple[str, str | None] | None = None  # instruction and system prompt, where a server makes the ids
+    unformatted: tuple[str, str | None] | None = None  # instruction and system prompt, if a server makes the ids
 
 
 class Processor:

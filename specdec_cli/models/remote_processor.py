@@ -95,7 +95,7 @@ def _folder(config: ModelConfig, *, offline: bool) -> Path:
 
 
 def _read(folder: Path, name: str) -> dict[str, Any]:
-    """The object in a JSON file; empty where there is no such file."""
+    """The object in a JSON file; empty if there is no such file. Raises CheckpointError."""
     try:
         return dict(json.loads((folder / name).read_bytes()))
     except FileNotFoundError:

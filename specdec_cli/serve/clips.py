@@ -9,8 +9,9 @@ import hashlib
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -133,11 +134,21 @@ class ServeEngine(Engine):
         self.request = threading.local()
 
     def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
-        """See `Session.logits`. Raises ClientDisconnect if the client of this thread's request has left."""
-        left: threading.Event | None = getattr(self.request, "left", None)  # a thread beside a clip's has none
+        """See `Session.logits`. Raises ClientDisconnect where the client of this thread's request has left."""
+        self._require_client()
+        return super().logits(session, text, positions)
+
+    @contextmanager
+    def encoder_turn(self) -> Iterator[None]:
+        """See `Engine.encoder_turn`; a client may leave while its clip waits."""
+        with super().encoder_turn():
+            self._require_client()
+            yield
+
+    def _require_client(self) -> None:
+        left: threading.Event | None = getattr(self.request, "left", None)  # a helper's thread has none
         if left is not None and left.is_set():
             raise ClientDisconnect
-        return super().logits(session, text, positions)
 
 
 class Service:

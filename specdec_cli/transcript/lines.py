@@ -9,7 +9,8 @@ from typing import Final
 
 from pydantic_core import from_json
 
-from specdec_cli.errors import AudioContentError
+from specdec_cli.errors import AudioContentError, WrongFileError
+from specdec_cli.inputs.names import SOUND_FILE
 from specdec_cli.inputs.recording import Key
 from specdec_cli.journal import StoredLine, read_lines
 from specdec_cli.transcript.records import Transcript, TranscriptHead
@@ -46,6 +47,7 @@ class LineState:
     pieces: int | None = None
     final: bool = False  # it has no caption, and this content can have none
     degraded: bool = False  # the cloud failed, and the edge wrote its caption alone
+    row: bool = False  # a manifest named it, and it is the only piece of its row
 
     @classmethod
     def of(cls, line: Line) -> LineState:
@@ -53,16 +55,18 @@ class LineState:
         place = None if head.start_s is None else (head.start_s, head.end_s or 0.0, head.channel or 0)
         content = head.error is not None and head.error.type == AudioContentError.__name__
         final = content and head.sha256 is not None
-        return cls(
-            line.offset, line.number, head.good, head.sha256, place, head.pieces, final, head.degraded is not None
-        )
+        row, degraded = head.id is not None and head.pieces is None, head.degraded is not None
+        return cls(line.offset, line.number, head.good, head.sha256, place, head.pieces, final, degraded, row)
 
     @property
-    def cut(self) -> tuple[str | None, int | None, bool]:
+    def cut(self) -> tuple[object, ...]:
         """Content and cutting of the recording: equal for lines that can be current together.
 
-        Parts without a number of pieces may each have a content of their own, as the utterances of a microphone do.
+        Parts without a number of pieces may each have a content of their own, as the utterances of a microphone do. A
+        row of a manifest means one part only.
         """
+        if self.row:
+            return self.sha256, self.place
         own = self.place is not None and self.pieces is None
         return None if own else self.sha256, self.pieces, self.place is None
 
@@ -93,9 +97,13 @@ def all_captioned(current: Sequence[LineState]) -> bool:
 def stored_lines(path: Path) -> Iterator[Line]:
     """All lines of a file, superseded ones included, without locking it; half a line at the end is left out.
 
-    Raises TranscriptError if the file holds something else, or cannot be read.
+    Raises:
+        TranscriptError: it is a recording, holds something else, or cannot be read.
     """
-    half = (b"\0", b"{")  # beginnings of what a killed run may leave
+    if SOUND_FILE.fullmatch(path.name) and path.exists():
+        hint = "Caption it first, and name the transcripts: specdec batch RECORDINGS -o captions.jsonl"
+        raise WrongFileError(f"{path} is a recording, and transcripts are read here.", hint=hint)
+    half = (b"\0", b"{")  # what a killed run may leave
     return (head_of(path, line) for line in read_lines(path) if not (line.torn and line.raw.startswith(half)))
 
 

@@ -64,7 +64,7 @@ def test_a_session_is_one_recording_in_the_formats_of_other_tools(specdec):
     assert specdec("listen", *QUICK, "-o", "talk.srt").code == 0
     assert Path("talk.srt").read_text("utf-8").count(" --> ") == 3
     several = specdec("listen", *QUICK, "-o", "new.srt", "--save", "kept")
-    assert (several.code, "is of one recording" in several.err) == (2, True)
+    assert (several.code, "holds one recording" in several.err) == (2, True)
 
 
 def test_captions_made_otherwise_are_not_mixed_in(specdec):

@@ -34,6 +34,18 @@ def part(number: int, caption: str | None = "A calm voice.", pieces: int = 3, sh
     return good_line("/long.wav", caption, **where, sha256=sha256)
 
 
+def test_what_failed_is_tried_again_as_its_manifest_named_it(tmp_path: Path) -> None:
+    named: dict[str, object] = {"id": "u1", "end_s": 2.0, "speaker": "ann", "text": "hi", "channel": 2}
+    line = failed_line("/a.wav", start_s=1.0).model_copy(update=named)
+    cut = failed_line("/b.wav").model_copy(update={"speaker": "bob", "settings": {"segment": "turns.rttm 1"}})
+    each = failed_line("/c.wav").model_copy(update={"channel": 2, "settings": {"channel": "each"}})
+    with Output(write(tmp_path / "o.jsonl", line, cut, each), accept) as stored:
+        found = {item.path: (item.id, item.start_s, item.end_s, item.speaker, item.text, item.channel)
+                 for item in stored.failed()}  # fmt: skip
+    nothing = (None,) * 6
+    assert found == {"/a.wav": ("u1", 1.0, 2.0, "ann", "hi", 1), "/b.wav": nothing, "/c.wav": nothing}
+
+
 STANDING: dict[str, tuple[list[Transcript], list[str | None], bool]] = {
     "the last of a clip": ([good_line("/a.wav", "x"), good_line("/a.wav", "y")], ["y"], True),
     "a caption replaces a failure": ([failed_line("/a.wav"), good_line("/a.wav", "y")], ["y"], True),

@@ -66,9 +66,9 @@ def test_a_calibration_is_of_one_pair_and_has_a_temperature():
     file = calibrate(made, by_speaker=True).file("0")
     assert file.models["cloud"].temperatures["emotion"] == pytest.approx(2, rel=0.3)
     assert file.fitted_on["fits"][0]["raw"]["captions"] == 300
-    with pytest.raises(ConfigError, match="one model by its weights as cloud"):
+    with pytest.raises(ConfigError, match="As cloud the transcripts name several models"):
         calibrate([*made, *decisions(1, 2.0, weights="sha256:2")], by_speaker=True)
-    with pytest.raises(ConfigError, match=r"80 classes .* takes 50"):
+    with pytest.raises(ConfigError, match=r"80 classes, .* needs 50"):
         calibrate([*decisions(40, 2.0), *decisions(40, 2.0, by="edge")], by_speaker=True)
 
 

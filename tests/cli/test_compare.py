@@ -134,6 +134,8 @@ def test_a_broken_recording_is_one_error_and_costs_no_other(specdec, recordings,
     assert all(error.modes == list(MODES) for error in errors)
     only = specdec("compare", broken, "--json")
     assert (only.code, compared(only.out).clips) == (1, [])
+    missing = specdec("compare", tmp_path / "none.wav", "--json")
+    assert (missing.code, compared(missing.out).clips) == (2, [])
 
 
 def test_references_bring_accuracy_and_texts(specdec, run, recordings, truth, tmp_path):

@@ -93,7 +93,13 @@ def test_what_moved_names_what_exists():
 
 
 @pytest.mark.parametrize(
-    "line", ["caption a.wav --lookup a.jsonl", "compare a.wav --modes=edge,cloud", "serve --idle-s 3"]
+    "line",
+    [
+        "caption a.wav --lookup a.jsonl",
+        "compare a.wav --modes=edge,cloud",
+        "serve --idle-s 3",
+        "caption a.wav --no-strict",
+    ],
 )
 def test_what_moved_is_refused_with_what_to_use_now(specdec, line):
     outcome = specdec(*line.split())

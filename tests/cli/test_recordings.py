@@ -92,6 +92,29 @@ def test_a_piece_that_failed_is_tried_again_alone(run):
     assert path.read_text().splitlines()[2:] == kept[2:]
 
 
+@pytest.mark.parametrize(
+    ("row", "again", "place"),
+    [
+        ("u2,talk.wav,1.2,2.4,bob", 1, (1.2, 2.4)),  # another part
+        ("u2,talk.wav,1.0,2.05,bob", 1, (1.0, 2.05)),
+        ("u2,talk.wav,,,bob", 1, (None, None)),  # all of it
+        ("u2,talk.wav,1,2,bob", 0, (1.0, 2.0)),
+        ("u2,talk.wav,1,2,carl", 0, (1.0, 2.0)),  # another speaker, which the caption is not about
+    ],
+)
+def test_a_row_that_means_another_part_by_now_is_captioned_again(run, row, again, place):
+    asked, table = ("batch", "--manifest", "m.csv", "-o", "o.jsonl"), Path("m.csv")
+    table.write_text("id,file,start,end,speaker\nu1,talk.wav,0,1,ann\nu2,talk.wav,1,2,bob\n")
+    assert run(*asked).code == 0
+    table.write_text(f"id,file,start,end,speaker\nu1,talk.wav,0,1,ann\n{row}\n")
+    outcome = run(*asked)
+    assert f"{again} captioned" in outcome.err
+    assert ("another speaker or text of 1 recording" in outcome.err) == ("carl" in row)
+    assert {line.id: (line.start_s, line.end_s) for line in lines()} == {"u1": (0.0, 1.0), "u2": place}
+    assert len(lines()) == 2
+    assert "0 captioned  2 done before" in run(*asked).err
+
+
 def test_a_recording_that_cannot_be_read_any_more_keeps_its_captions(run):
     asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
     assert run(*asked).code == 0

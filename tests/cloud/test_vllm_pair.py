@@ -29,11 +29,12 @@ from specdec_cli.cloud.remote import Call
 from specdec_cli.cloud.vllm import Vllm, VllmDrafter
 from specdec_cli.cloud.vllm_protocol import GENERATE, Likely
 from specdec_cli.config import EdgeConfig, ModelConfig
-from specdec_cli.decoding.assemble import Pair, build_loop
+from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import entropies
 from specdec_cli.decoding.gate import Gate
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.errors import CheckpointError, EdgeError
 from specdec_cli.models.remote_processor import RemoteProcessor
 from specdec_cli.types import Finished, ModelWork

@@ -17,7 +17,7 @@ import transformers as tf
 from tokenizers import normalizers
 from transformers.convert_slow_tokenizer import TikTokenConverter
 
-from specdec_cli.decoding.assemble import Pair
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import shared_vocab_size
 from tests.families.checkpoints import KINDS, write

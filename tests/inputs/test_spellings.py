@@ -1,5 +1,6 @@
 """Cuts and tables in every spelling that the tools of a format write, and what each table calls its columns."""
 
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -53,6 +54,7 @@ def read(folder: Path, name: str, text: str | bytes) -> Said:
     ("name", "text", "found"),
     [
         ("c.rttm", RTTM, [(0.7, 1.5, "Ann", None), (2.2, 3.0, "小王", None)]),
+        ("c.rttm.gz", gzip.compress(RTTM.encode()), [(0.7, 1.5, "Ann", None), (2.2, 3.0, "小王", None)]),
         ("c.srt", SRT, BOTH),
         ("c.srt", "\ufeff" + SRT.replace("\n", "\r\n"), BOTH),
         ("c.srt", "00:01.0 --> 00:02.0\nleft -->\nright\n", [(1.0, 2.0, None, "left --> right")]),

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from specdec_cli.decoding.assemble import Pair
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.errors import CheckpointError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor, shared_vocab_size
 from tests.laws.cases import Case, make_case
