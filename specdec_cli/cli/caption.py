@@ -22,9 +22,9 @@ def caption(
 ) -> int:
     """Caption recordings, one after the other.
 
-    On a terminal a live view shows each round. In a pipe, stdout carries captions alone; before that of a piece stand
-    its start and end in seconds. Flags follow a caption in brackets, as [no_speech]. Run the same command again to
-    caption what --output lacks.
+    On a terminal a live view shows each round. In a pipe, stdout carries captions alone; the start and end of a piece,
+    in seconds, stand before its caption, and flags behind it in brackets, as [no_speech]. Run the same command again
+    to caption what --output lacks.
     """
     job = Captioning(context)
     with display(context, resolved=None if json else job.resolved) as view:

@@ -112,7 +112,8 @@ class Captioning:
         ):
             tasks = find_tasks(self._inputs, stored, limit=request.limit, only_failed=request.retry_failed)
             counts.total = len(tasks)
-            if self.config.audio.cuts_path is None and isinstance(self._inputs, Manifest):
+            audio = self.config.audio  # cuts and channels may be speakers, too
+            if isinstance(self._inputs, Manifest) and audio.cuts_path is None and audio.channel != "each":
                 self._renamed = sum(task.renamed for task in tasks)
             if (outcomes := without_models(tasks, self._terms)) is not None:
                 if not any(task.marks for task in tasks):

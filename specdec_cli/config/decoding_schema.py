@@ -16,7 +16,7 @@ class ScoringConfig(Section):
     temperature: float = setting(0.0, "0: greedy; above 0: sample at that temperature", ge=0, le=1000)
     top_p: float | None = setting(None, "sample from the nucleus of this probability; null or 1: off", gt=0, le=1)
     top_k: int | None = setting(None, "sample among this many likeliest tokens; null: off", ge=1)
-    seed: int = setting(0, "seed of the one random generator", ge=0, le=2**63 - 1)
+    seed: int = setting(0, "seed of the random numbers", ge=0, le=2**63 - 1)
     repetition_penalty: float | None = setting(None, "above 1: fewer repeats; null: the checkpoint's", ge=0.01, le=100)
     no_repeat_ngram: int | None = setting(None, "no run of N tokens twice; null: the checkpoint's", ge=0, le=1000)
     min_new_tokens: int | None = setting(None, "least length of a caption, tokens; null: the checkpoint's", ge=0)

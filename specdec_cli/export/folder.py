@@ -50,21 +50,28 @@ class Folder:
         self._ours = self._read_index()
         self.result = Written()
 
-    def put(self, name: str, content: str | bytes) -> None:
-        """Writes a file, whose name may begin with folders.
+    def put(self, name: str, content: str | bytes, recording: str | None = None) -> None:
+        """Writes a file, whose name may begin with folders; `recording`: path of the only one that it is about.
 
-        A file that specdec did not write, or that was edited since, stays and counts as a problem.
+        A file that specdec did not write, that was edited since, or that is about another recording stays and counts as
+        a problem.
         """
         target, data = self.path / name, content.encode("utf-8") if isinstance(content, str) else content
-        self.result.add(lambda: self._put(target, data))
 
-    def _put(self, target: Path, data: bytes) -> None:
+        def entries(content: bytes) -> set[str]:
+            """What the index has of a file with this content that is about the recording."""
+            found, about = digest(content), os.fsencode(f"{name}\0{recording}\0")
+            return {found} if recording is None else {found, digest(about + content)}
+
+        self.result.add(lambda: self._put(target, data, entries))
+
+    def _put(self, target: Path, data: bytes, entries: Callable[[bytes], set[str]]) -> None:
         with writing(target):
             if exists := os.path.lexists(target):
                 there = target.read_bytes() if target.is_file() else b"\0"
                 if there == data:
                     return
-                if digest(there) not in self._ours:
+                if not entries(there) <= self._ours:
                     self._ours |= self._read_index()  # another run may have written it
                 if target.is_symlink() or (digest(there) not in self._ours and not is_listed(target)):
                     raise WrongFileError(
@@ -72,11 +79,17 @@ class Folder:
                         hint=f"Name another {self._option}, or move that file away. The list of what specdec wrote "
                         f"there is the hidden file {EXPORTS}.",
                     )
+                if not entries(there) <= self._ours:
+                    raise WrongFileError(
+                        f"{target} was left as it is: specdec wrote it about another recording of this name.",
+                        hint=f"Name another {self._option}, or move that file away.",
+                    )
             target.parent.mkdir(parents=True, exist_ok=True)
-            if (name := digest(data)) not in self._ours:
+            if missing := entries(data) - self._ours:
+                lines = [*([] if self._ours else [HEAD_OF_EXPORTS]), *sorted(missing)]
                 with (self.path / EXPORTS).open("a") as index:
-                    index.write(f"{name}\n" if self._ours else f"{HEAD_OF_EXPORTS}\n{name}\n")
-                self._ours.add(name)
+                    index.write("".join(f"{line}\n" for line in lines))
+                self._ours |= missing
             replace(target, data, new=not exists)
 
     def _read_index(self) -> set[str]:

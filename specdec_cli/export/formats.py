@@ -62,8 +62,8 @@ def export(stored: Stored, formats: Sequence[ExportFormat], folder: Path, option
             if name == "audiofolder":
                 _put_audio_folder(recordings, target)
                 continue
-            for file, text in _files(name, stored, recordings, folder, naming):
-                target.put(file, text)
+            for file, text, recording in _files(name, stored, recordings, folder, naming):
+                target.put(file, text, recording)
         except ConfigError as error:
             target.result.problems.append(error)
     return target.result
@@ -94,7 +94,7 @@ def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str) 
             hint = "Name a folder, for a file per recording."
             raise ConfigError(f"{stored.transcripts} has {len(recordings)} recordings, {file} is one file.", hint=hint)
         recordings = [replace(recordings[0], name=file.stem)]
-    texts = [text for _, text in _files(name, stored, recordings, file.parent, naming)]
+    texts = [text for _, text, _ in _files(name, stored, recordings, file.parent, naming)]
     if file == STDOUT:
         to_stdout(text.removeprefix("\ufeff") for text in texts)  # which is for Excel, and for no pipe
         return Written(len(texts))
@@ -128,17 +128,17 @@ def _recordings(stored: Stored, formats: Sequence[ExportFormat]) -> list[Caption
 
 def _files(
     name: ExportFormat, stored: Stored, recordings: Sequence[CaptionedRecording], folder: Path, naming: str
-) -> Iterator[tuple[str, str]]:
-    """The files of a format: name in the folder, and text."""
+) -> Iterator[tuple[str, str, str | None]]:
+    """The files of a format: name in the folder, text, and the recording that it is about if it is about one."""
     stem = stored.transcripts.stem
     if name == "csv" and stored.runs:
-        yield shortened(stem, ".csv"), table(stored)
+        yield shortened(stem, ".csv"), table(stored), None
     elif name == "rttm" and recordings:
-        yield shortened(stem, ".rttm"), rttm(recordings, naming)
+        yield shortened(stem, ".rttm"), rttm(recordings, naming), None
     elif name == "audformat" and recordings:
-        yield from ((f"audformat/{file}", text) for file, text in database(recordings).items())
+        yield from ((f"audformat/{file}", text, None) for file, text in database(recordings).items())
     elif name in _EACH:
         kinds = kinds_of(recordings)
         for recording in recordings:
             file = shortened(recording.name, SUFFIXES[name])
-            yield file, _EACH[name](recording, kinds, folder / file)
+            yield file, _EACH[name](recording, kinds, folder / file), recording.path

@@ -127,6 +127,6 @@ class Round(Record):
             waking=draft.gate_state.waking,
             draft_text=writer.text(draft.ids),
             committed_text=committed_text,
-            draft_pieces=tuple(map(writer.piece, draft.ids)),
-            committed_pieces=tuple(map(writer.piece, block.committed_ids)),
+            draft_pieces=tuple(map(writer.token_text, draft.ids)),
+            committed_pieces=tuple(map(writer.token_text, block.committed_ids)),
         )

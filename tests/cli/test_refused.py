@@ -67,7 +67,7 @@ OUTPUTS: list[Row] = [
     ("listen --set audio.segment=5", "audio.segment has no effect"),
     ("tune many --gate random", "random is the control"),
     ("bench none.wav", "none.wav does not exist"),
-    ("bench nested", "Name a folder that holds recordings itself"),
+    ("bench nested", "Search deeper with --recursive"),
     ("compare none.wav --references other.tsv", "none.wav does not exist"),
     ("tune none.wav --references other.tsv", "none.wav does not exist"),
     ("tune none.wav", "none.wav does not exist"),

@@ -13,8 +13,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from specdec_cli.errors import DecodingError
-from specdec_cli.serve.clips import HeldClip, HeldClips, ServeEngine, Service
+from specdec_cli.serve.engine import ServeEngine
+from specdec_cli.serve.held_clips import HeldClip, HeldClips
 from specdec_cli.serve.limits import ServeLimits
+from specdec_cli.serve.verification import Service
 from tests.cloud.serving import WAIT_S
 from tests.tiny import tiny_model
 

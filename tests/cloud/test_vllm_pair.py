@@ -206,7 +206,7 @@ def test_a_processor_without_transformers_is_the_same(servers):
     ids = theirs.encode(text)
     assert (ours.encode(text), ours.text(ids)) == (ids, theirs.text(ids))
     for id_ in range(266):
-        assert (ours.piece(id_), ours.word(id_)) == (theirs.piece(id_), theirs.word(id_))
+        assert (ours.token_text(id_), ours.word(id_)) == (theirs.token_text(id_), theirs.word(id_))
 
 
 def test_files_of_a_served_model_that_do_not_fit_are_refused(tmp_path):

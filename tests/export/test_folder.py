@@ -43,6 +43,20 @@ def test_its_own_files_are_brought_up_to_date_and_those_of_others_left_alone(tmp
     assert (out / "b.srt").read_text() == "edited"
 
 
+def test_a_recording_of_the_same_name_from_elsewhere_takes_no_export_of_another(tmp_path):
+    out = tmp_path / "out"
+    for caption in ("Calm.", "Loud."):  # its own export is brought up to date
+        assert exported(Stored.read(write(tmp_path, piece(0, 1, caption, file="/ann/1.wav"))), out, "srt").count == 1
+    done = exported(Stored.read(write(tmp_path, piece(0, 1, "Soft.", file="/bob/1.wav"))), out, "srt")
+    assert [problem.message for problem in done.problems] == [
+        f"{out / '1.srt'} was left as it is: specdec wrote it about another recording of this name."
+    ]
+    assert "Loud." in (out / "1.srt").read_text()
+    (out / "1.srt").unlink()
+    assert exported(Stored.read(write(tmp_path, piece(0, 1, "Soft.", file="/bob/1.wav"))), out, "srt").count == 1
+    assert exported(Stored.read(write(tmp_path, piece(0, 1, "Loud.", file="/ann/1.wav"))), out, "srt").count == 0
+
+
 def test_an_index_of_others_stops_everything(tmp_path):
     (tmp_path / EXPORTS).write_text("{}")
     with pytest.raises(TranscriptError, match="does not say which files"):

@@ -101,7 +101,7 @@ def test_pieces_and_texts():
     ids = processor.tokenizer("é好", add_special_tokens=False).input_ids
     assert processor.text([*ids, *processor.eos_ids]) == "é好"
     assert processor.text(ids[:1]) == "\ufffd"
-    assert processor.piece(processor.eos_ids[0]) == "<|im_end|>"
+    assert processor.token_text(processor.eos_ids[0]) == "<|im_end|>"
 
 
 def test_fingerprints_tell_tokenizers_and_front_ends_apart():

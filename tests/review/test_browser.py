@@ -186,8 +186,7 @@ def test_corrections_are_references(browser, specdec, tmp_path):  # noqa: F811
     assert len(saved(made, tmp_path)) == 10
     made.tab.context.close()
     table = tmp_path / "corrections.jsonl"
-    compared = specdec("compare", *files, "--references", table, "--mode", "edge,cloud", "--json", "-q")
-    assert compared.code == 0, compared.err
+    compared = specdec("compare", *files, "--references", table, "--mode", "edge,cloud", "--json", "-q", ends=0)
     assert json.loads(compared.out)["references_found"] == 10
     tuned = specdec(
         "tune", *files, "--references", table, "--gate", "entropy", "-k", "2", "--budget", "blocks=1", "--json", "-q"
