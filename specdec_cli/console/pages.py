@@ -97,6 +97,7 @@ def _captions(found: Comparison, width: int) -> Iterator[RenderableType]:
 def _clip(clip: ClipComparison, width: int) -> Iterator[RenderableType]:
     """The captions of a clip, what differs marked by brackets and colour; modes with the same caption share it."""
     start = f" from {clip.start_s:g} s" if clip.start_s is not None else ""
+    start += f", channel {clip.channel}" if clip.channel is not None else ""
     yield Text.assemble((fit_end(clean(clip.file), width - len(start)), STRONG), (start, DIM))
     base: Mode = "cloud" if "cloud" in clip.captions else next(iter(clip.captions))
     for caption in dict.fromkeys(clip.captions.values()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -36,18 +37,19 @@ def _worth_certifying(outcomes: Sequence[SettingOutcome], alpha: float, cost: Co
     """The settings to run and to certify; the one that escalates most is first.
 
     Of the gate, k and way of drafting whose last setting within the risk spends least, by replays: that setting, up to
-    four that escalate more, and one that escalates less.
+    four that escalate more, and one that escalates less. Of equal costs the least time decides: with blocks of a few
+    tokens nearly every clip calls the cloud.
     """
     families: dict[tuple[object, ...], list[SettingOutcome]] = defaultdict(list)
     for outcome in outcomes:
         setting = outcome.candidate
         if setting.gate != "random":
             families[setting.gate, setting.k, setting.deferred].insert(0, outcome)  # the last threshold escalates most
-    found: list[tuple[float, list[Candidate]]] = []
+    found: list[tuple[tuple[float, float], list[Candidate]]] = []
     for members in families.values():
         members.sort(key=lambda outcome: -outcome.escalations.sum())
         last, _ = certify(_losses(members), alpha) or (0, None)
-        spent = members[last - 1].share(cost) if last else 1.0
+        spent = (members[last - 1].share(cost), members[last - 1].share("time")) if last else (math.inf, math.inf)
         found.append((spent, [outcome.candidate for outcome in members[max(last - 5, 0) : last + 1]]))
     return min(found, key=lambda each: each[0])[1] if found else []
 

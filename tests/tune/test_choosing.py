@@ -1,5 +1,7 @@
 """Which settings are run, and which one is recommended."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from specdec_cli.stats import Resampler, Statistic, Values
@@ -52,6 +54,18 @@ def test_a_gain_that_may_be_none_recommends_nothing():
     silent_, few_, half_ = (_outcome(0.1, list(quality[:, 0])) for quality in (silent, few, half))
     assert _best([silent_, few_], 0.3, edge) is None
     assert _best([silent_, few_, half_], 0.3, edge) is half_
+
+
+def test_of_gates_that_call_for_every_clip_one_within_the_risk_is_certified_and_of_two_the_faster() -> None:
+    def family(gate: GateName, differing: float, time: float) -> list[SettingOutcome]:
+        spent = {"clips": constant(1.0), "time": constant(time)}
+        outcomes = (_outcome(0.5, [1.0] * 60, gate=gate, threshold=threshold) for threshold in (1, 2))
+        return [replace(each, differing=np.full(60, differing), spent=spent) for each in outcomes]
+
+    plan = TuningPlan(("entropy", "margin", "logprob"), (3,), 1.0, 0, "clips", risk=0.05)
+    swept = [*family("entropy", 1.0, 0.5), *family("margin", 0.0, 0.9), *family("logprob", 0.0, 0.7)]
+    assert {candidate.gate for candidate in worth_running(swept, plan)} == {"logprob"}
+    assert {candidate.gate for candidate in worth_running(swept[:4], plan)} == {"margin"}
 
 
 def test_each_gate_is_run_at_up_to_three_places_within_the_budget():
