@@ -22,10 +22,11 @@ from specdec_cli.audio import Recording, from_samples
 from specdec_cli.audio.prosody import measure
 from specdec_cli.config import Config, load_config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
-from specdec_cli.decoding.assemble import Pair, Prompts, build_loop
+from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.guesses import GuessTable
+from specdec_cli.decoding.pair import Pair, Prompts
 from specdec_cli.errors import ConfigError, SpecdecError, typed
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile

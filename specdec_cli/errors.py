@@ -30,11 +30,11 @@ class SpecdecError(Exception):
 
     @property
     def advice(self) -> str | None:
-        """The hint. On the command line, its option follows every setting in it."""
+        """The hint. On the command line, its option follows every setting in it, but for `decoding.k=3`."""
         if self.hint is None:
             return None
         options = {name: f"{name} ({flag})" for name, flag in FLAGS.items()}
-        return re.sub(r"\b[a-z]+\.[a-z_]+\b", lambda name: options.get(name[0], name[0]), self.hint)
+        return re.sub(r"\b[a-z]+\.[a-z_]+\b(?!=)", lambda name: options.get(name[0], name[0]), self.hint)
 
 
 class ConfigError(SpecdecError):
@@ -84,7 +84,7 @@ class TooLongError(AudioContentError):
 
 
 class CutsError(AudioContentError):
-    """Cuts, or a part, a channel or a track, that a recording does not have."""
+    """Cuts, or a part, a channel or a track, that a recording does not have, or that do not fit it."""
 
 
 class DeviceError(SpecdecError):

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 from specdec_cli.cloud.remote import RemoteModel
 from specdec_cli.config import CloudConfig, Config
 from specdec_cli.config.gate_file import GateFile, learned_gate_file, tokenizer_fingerprint
-from specdec_cli.decoding.assemble import Pair
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.vllm import Vllm
     from specdec_cli.config.model_schema import EdgeConfig, ModelConfig
     from specdec_cli.models.audio_lm import AudioLM
-    from specdec_cli.models.download import Watch
+    from specdec_cli.models.download import LoadWatch
 
-Loading = Callable[[str], "AbstractContextManager[Watch | None]"]
-"""Called with the name of what is loaded. The context lasts while it is loaded, and may yield a `Watch`."""
+Loading = Callable[[str], "AbstractContextManager[LoadWatch | None]"]
+"""Called with the name of what is loaded. The context lasts while it is loaded, and may yield a `LoadWatch`."""
 
 SHIPPED_CAPTIONS: Final = Path(__file__).parent / "mini" / "weights" / "captions.json"
 """Captions from which the mini pair guesses at first; `training.memory` writes the file."""
@@ -43,7 +43,7 @@ def load_pair(config: Config, loading: Loading) -> Pair:
     return Pair.of(drafting, verifying)
 
 
-def _loaded(config: Config, model: ModelConfig, watch: Watch | None) -> AudioLM:
+def _loaded(config: Config, model: ModelConfig, watch: LoadWatch | None) -> AudioLM:
     import torch
 
     from specdec_cli.models.loading import load_model

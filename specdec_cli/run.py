@@ -22,8 +22,8 @@ from specdec_cli.transcript.updates import EventText, Update
 from specdec_cli.types import Finished, Token
 
 if TYPE_CHECKING:
-    from specdec_cli.decoding.assemble import Prompts
     from specdec_cli.decoding.loop import Loop
+    from specdec_cli.decoding.pair import Prompts
     from specdec_cli.models.engine import Engine
 
 BuildLoop = Callable[["Prompts", "Engine | None", Started, Grounding | None], "Loop"]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from specdec_cli.config import Config
     from specdec_cli.config.gate_file import GateFile
     from specdec_cli.config.schema import AudioConfig
-    from specdec_cli.decoding.assemble import Pair
+    from specdec_cli.decoding.pair import Pair
 
 
 @dataclass(frozen=True, slots=True)

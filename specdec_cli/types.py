@@ -172,7 +172,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Figures of the clip's sound; null where there is nothing to measure. docs/acoustics.md defines them."""
+    """Figures of the clip's sound; null if there is nothing to measure. docs/acoustics.md defines them."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = {
         "use_attribute_docstrings": True,  # they become the descriptions of the schema

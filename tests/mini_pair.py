@@ -10,7 +10,7 @@ import torch
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config, load_config
-from specdec_cli.decoding.assemble import Pair
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.inputs.cuts import Cuts
 
 RATE = 16000

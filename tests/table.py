@@ -13,10 +13,11 @@ from transformers import GenerationConfig, PreTrainedConfig
 from transformers.cache_utils import Cache
 
 from specdec_cli.config.gate_file import LearnedWeights
-from specdec_cli.decoding.assemble import Pair, build_loop
+from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import Family, Inputs

@@ -62,7 +62,7 @@ def test_what_is_linked_is_there(page):
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: path.name)
-def test_options_and_settings_of_command_lines_are_there(page: Path):
+def test_options_and_settings_of_command_lines_are_there(page):
     if page.name == "CHANGELOG.md":  # it names what went
         return
     for name, *words in command_lines(page):

@@ -22,20 +22,14 @@ from transformers import (
     WhisperFeatureExtractor,
 )
 
-from specdec_cli.config import (
-    AcceptanceConfig,
-    CloudConfig,
-    Config,
-    DecodingConfig,
-    EdgeConfig,
-    GateConfig,
-    PromptConfig,
-    RuntimeConfig,
-)
+from specdec_cli.config import CloudConfig, Config, EdgeConfig
+from specdec_cli.config.decoding_schema import AcceptanceConfig, DecodingConfig, GateConfig
 from specdec_cli.config.gate_file import GateFile, LearnedWeights
-from specdec_cli.decoding.assemble import Pair, build_loop
+from specdec_cli.config.schema import PromptConfig, RuntimeConfig
+from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.block import Block, Event
 from specdec_cli.decoding.gate import Gate
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import Engine
 from specdec_cli.models.families import FAMILIES, AudioProcessor

@@ -22,7 +22,7 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.cli.bench import files_of
 from specdec_cli.config import load_config
 from specdec_cli.config.decoding_schema import DecodingConfig
-from specdec_cli.decoding.assemble import Pair
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.evaluate.modes import turns
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.kernels import FastLinear

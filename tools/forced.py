@@ -25,8 +25,9 @@ from specdec_cli.cli.bench import files_of
 from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config.decoding_schema import GateConfig
 from specdec_cli.config.schema import Config
-from specdec_cli.decoding.assemble import Pair, build_loop
+from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.stats import Figures, Interval, median
 from tools.table import print_table, spread_text

@@ -33,7 +33,8 @@ from specdec_cli.bench.contenders import Machine, describe_machine
 from specdec_cli.bench.timing import BenchClip
 from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.cloud.verify_server import VerifyServer
-from specdec_cli.config import Config, DecodingConfig, EdgeConfig
+from specdec_cli.config import Config, EdgeConfig
+from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM
@@ -147,43 +148,26 @@ class Order:
     guesses: Sequence[int] = (0,)
     short: bool = False
 
-    @classmethod
-    def parse(
-        cls,
-        shapes: str,
-        dtype: str,
-        device: str,
-        *,
-        k: int,
-        acceptances: Sequence[float],
-        rounds: int,
-        rtts: Sequence[float] = (),
-        graphs: str = "auto",
-        texts: tuple[str, int] | None = None,
-        guesses: Sequence[int] = (0,),
-        short: bool = False,
-    ) -> Order:
-        """The order for `shapes` such as "3b" or "3b,7b".
-
-        Raises:
-            ConfigError: there is no such shape, more than two are named, or one with a round trip.
-        """
-        names = shapes.lower().split(",")
-        if len(names) > 2 or not set(names) <= SHAPES.keys():
-            raise ConfigError(
-                f"{shapes} is none of {', '.join(SHAPES)}, nor two of them.",
-                hint="For an edge and a cloud: 3b,7b",
-            )
-        if rtts and len(names) < 2:
-            raise ConfigError(f"A round trip leads to a cloud, and {shapes} is an edge.", hint="For example: 3b,mini")
-        built = tuple(SHAPES[name] for name in names)
-        return cls(built, tuple(dtype.split(",")), device, k, acceptances, rounds, rtts, graphs, texts, guesses, short)
-
     @property
     def models(self) -> list[tuple[Shape, str]]:
         """What to build: the first shape in every number format, and the cloud."""
         edge, *cloud = self.shapes
         return [*((edge, dtype) for dtype in self.dtypes), *((shape, self.dtypes[0]) for shape in cloud)]
+
+
+def shapes_of(text: str, rtts: Sequence[float] = ()) -> tuple[Shape, ...]:
+    """The shapes of a text such as "3b" or "3b,7b".
+
+    Raises:
+        ConfigError: there is no such shape, more than two are named, or one with a round trip.
+    """
+    names = text.lower().split(",")
+    if len(names) > 2 or not set(names) <= SHAPES.keys():
+        hint = "For an edge and a cloud: 3b,7b"
+        raise ConfigError(f"{text} is none of {', '.join(SHAPES)}, nor two of them.", hint=hint)
+    if rtts and len(names) < 2:
+        raise ConfigError(f"A round trip leads to a cloud, and {text} is an edge.", hint="For example: 3b,mini")
+    return tuple(SHAPES[name] for name in names)
 
 
 def measure(order: Order, say: Callable[[str], None]) -> FullSize:
@@ -485,14 +469,15 @@ def main(
         raise typer.BadParameter(f"--dtype {dtype} is none of {', '.join(DTYPES)}, nor several of them")
     if threads is not None:
         torch.set_num_threads(threads)
-    order = Order.parse(
-        shape,
-        dtype,
-        device,
+    rtts = numbers(rtt or "")
+    order = Order(
+        shapes=shapes_of(shape, rtts),
+        dtypes=tuple(dtype.split(",")),
+        device=device,
         k=k,
         acceptances=numbers(acceptance, most=1.0),
         rounds=rounds,
-        rtts=numbers(rtt or ""),
+        rtts=rtts,
         graphs=graphs,
         texts=None if texts is None else (texts, clips),
         guesses=[int(most) for most in numbers(guesses, most=64)],

@@ -18,8 +18,8 @@ import typer
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
-from specdec_cli.decoding.assemble import Pair
 from specdec_cli.decoding.guesses import GuessTable
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.text import chosen
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.types import Mode

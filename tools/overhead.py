@@ -21,7 +21,7 @@ from transformers.cache_utils import Cache
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
-from specdec_cli.decoding.assemble import Pair
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import test_sound
 from specdec_cli.types import Finished

@@ -207,7 +207,7 @@ def _strongest(found: Samples) -> tuple[Samples, Samples]:
     best = np.lexsort((cost - top, frame))
     rank = np.arange(len(best)) - np.searchsorted(frame, frame)  # lexsort leaves the frames in their order
     best, at = best[rank < _CANDIDATES], (frame[rank < _CANDIDATES], rank[rank < _CANDIDATES])
-    shift = 0.5 * (left - right) / (left - 2 * top + right)  # to the parabola's maximum
+    shift = 0.5 * (left - right) / ((left - top) + (right - top))  # to the parabola's maximum; never divides by 0
     strength = np.full((len(found), _CANDIDATES), -1.0, np.float32)
     strength[at] = (np.minimum(top - 0.25 * (left - right) * shift, 1.0) - cost)[best]
     octaves = np.zeros_like(strength)

@@ -34,7 +34,7 @@ Check = Callable[[Line], Iterable[Change]]
 
 
 def accepting(terms: Terms, prompting: Callable[[Line], tuple[Language, str] | None]) -> Check:
-    """What a line must have been made with to stand in an output: the terms of the run.
+    """A check whether a line was made with the terms of the run, so that it may stand in its output.
 
     `prompting`: language and instruction that the run would use for the clip of a line; None: whatever they were.
     """
@@ -63,7 +63,7 @@ class Task:
 
     @property
     def done(self) -> bool:
-        """Whether the output has all captions that the recording as it is can have; reads the file."""
+        """Whether nothing is left to caption of the recording as it is now; reads its bytes."""
         return self.settled and self.unchanged
 
     @property
@@ -79,7 +79,7 @@ class Task:
 
     @property
     def unchanged(self) -> bool:
-        """Whether it has captions of the recording as it is now; what cannot be read any more has its captions too."""
+        """Whether its captions are of the recording as it is now, or the recording cannot be read any more."""
         return self.sha256 is not None and self.item.content() in (self.sha256, None)
 
     def found_in(self, recording: Recording) -> frozenset[int]:

@@ -76,7 +76,7 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A recording with pieces left."""
+    """The state of a recording of which pieces are left."""
 
     left: int
     of_s: float  # length of all its pieces that this run captions
@@ -163,12 +163,12 @@ class Progress:
 
     @property
     def escalation_rate(self) -> float | None:
-        """Escalated / all rounds of all captions; None where no cloud takes part."""
+        """Escalated / all rounds of all captions; None if no cloud takes part."""
         return self.escalations / self.rounds if self.rounds else None
 
     @property
     def under_way(self) -> tuple[float, float]:
-        """Seconds of audio that are done, and length, of the recordings that have begun and are cut into pieces."""
+        """Of the recordings that have begun: seconds of audio that are done, and seconds in all."""
         begun = self._begun.values()
         return sum(each.done_s for each in begun), sum(each.of_s for each in begun)
 

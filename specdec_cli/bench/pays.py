@@ -1,4 +1,4 @@
-"""What two models on this machine give against the cloud alone: expected from single forwards, without captioning.
+"""How fast two models are against the cloud alone on this machine, as expected from single forwards.
 
 A verified block of k tokens, each accepted with probability a, adds E(k) = 1 + a + ... + a^k tokens on average
 (Leviathan et al. 2023, eq. 1). It takes k steps of the edge and a forward of the cloud over k + 1 tokens, where the
@@ -19,7 +19,7 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import test_sound
 from specdec_cli.models.session import Session
 
-ACCEPTED: Final = 0.8  # of drafted tokens: an assumption, which a caption of one's own replaces (`specdec bench`)
+ACCEPTED: Final = 0.8  # of drafted tokens: an assumption; `specdec bench` measures it
 VERIFIED: Final = 0.3  # of blocks in hybrid mode: an assumption, too
 BLOCK: Final = 5  # tokens of the verification that is measured
 _LONGEST: Final = 16  # tokens of a block
@@ -27,7 +27,7 @@ _TIMES: Final = 7  # forwards; the first two pick kernels, and the median counts
 
 
 def forward_ms(model: AudioLM, tokens: int) -> float:
-    """Milliseconds of a forward of so many tokens behind a prompt with a second of sound, until it is read."""
+    """Milliseconds of a forward of this many tokens behind a prompt with a second of sound, until it is read."""
     processor = model.processor
     barred = {*processor.banned_ids, *processor.eos_ids}
     token = next(id_ for id_ in range(1, processor.vocab_size) if id_ not in barred)
@@ -43,7 +43,7 @@ def forward_ms(model: AudioLM, tokens: int) -> float:
 
 
 def expected_gains(edge_ms: float, cloud_ms: float, verification_ms: float) -> dict[str, float]:
-    """Tokens/s of lossless and hybrid over those of the cloud alone, each with the block length that serves it best.
+    """Tokens/s of lossless and hybrid over those of the cloud alone, each with its best block length.
 
     Args:
         edge_ms, cloud_ms: a step of each.
@@ -71,7 +71,7 @@ def advice(gains: Mapping[str, float]) -> str:
 
 
 def what_to_expect(edge: AudioLM, cloud: AudioLM) -> str:
-    """What the modes of two models of this process would give on this machine, in a sentence or two."""
+    """How fast lossless and hybrid would be with two loaded models on this machine, in a sentence or two."""
     edge_ms, cloud_ms, verification_ms = forward_ms(edge, 1), forward_ms(cloud, 1), forward_ms(cloud, BLOCK + 1)
     gains = expected_gains(edge_ms, cloud_ms, verification_ms)
     return (

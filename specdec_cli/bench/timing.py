@@ -34,7 +34,7 @@ class BenchClip:
 
 
 def comparable(config: Config) -> Config:
-    """`config` without the stop rules that transformers' `generate` lacks, so that their texts are comparable.
+    """`config` without the stop rules that transformers' `generate` lacks, so that texts can be compared.
 
     Raises:
         ConfigError: it samples, so that no two runs need agree.
@@ -62,7 +62,7 @@ def read_clips(captioner: Captioner, files: Sequence[str]) -> list[BenchClip]:
 
 @dataclass(frozen=True, slots=True)
 class CaptionTiming:
-    """A caption and what it took; of `generate`, neither rounds nor forwards are known."""
+    """A caption and its time, rounds and forwards; of `generate` the time alone is known."""
 
     ids: tuple[int, ...]  # eos included if it was reached
     wall_ms: float  # from the prompt to the last token

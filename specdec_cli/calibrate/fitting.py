@@ -29,7 +29,7 @@ _LOG_T: Final = (-2.0, 2.0)
 
 
 class Bin(Figures):
-    """Classes in captions that have about the same probability; of those, or of all."""
+    """Classes in captions that have about the same probability, or all of them."""
 
     captions: int
     probability: float = Field(description="their mean probability, 0 to 1")
@@ -37,14 +37,14 @@ class Bin(Figures):
 
 
 class Reliability(Bin):
-    """How well probabilities hold."""
+    """How well the probabilities of classes agree with how often they are right."""
 
     ece: float = Field(description="expected calibration error, 0 to 1, over bins of equal width")
     bins: list[Bin]
 
 
 class TemperatureFit(Figures):
-    """How well the probabilities of one attribute hold in captions of one mode."""
+    """The reliability of one attribute in captions of one mode, before and after calibration."""
 
     attribute: str
     mode: Mode
@@ -53,7 +53,7 @@ class TemperatureFit(Figures):
 
 
 class CalibrationFound(Figures):
-    """What a calibration comes to."""
+    """A calibration and its figures."""
 
     decisions: int
     groups: int = Field(description="speakers, or clips where the references name no speakers")
@@ -62,7 +62,7 @@ class CalibrationFound(Figures):
     fits: list[TemperatureFit]
 
     def file(self, version: str) -> CalibrationFile:
-        """The file of the calibration; `version` is that of specdec."""
+        """The calibration file; `version`: of specdec."""
         bins = {"raw": {"bins"}, "calibrated": {"bins"}}
         figures = self.model_dump(exclude={"models": True, "fits": {"__all__": bins}})
         return CalibrationFile(models=self.models, fitted_on={"specdec": version, **figures})
@@ -88,13 +88,13 @@ def calibrate(decisions: Sequence[Decision], *, by_speaker: bool, seed: int = 0)
             temperatures[by][attribute] = temperature
     if not temperatures:
         raise ConfigError(
-            f"{len(decisions)} classes of {len(groups)} speakers or clips are known both from captions and from "
-            f"references; a temperature takes {LEAST_CAPTIONS} of one attribute and model, of two or more",
+            f"Captions and references both name {len(decisions)} classes, of {len(groups)} speakers or clips. "
+            f"A temperature needs {LEAST_CAPTIONS} of one attribute and model, of at least two speakers or clips.",
             hint="Name more transcripts that were made with --labels, or references with more of their files.",
         )
     weights = {by: {decision.weights for decision in decisions if decision.by == by} for by in temperatures}
     if any(len(of) != 1 or None in of for of in weights.values()):
-        message = f"the transcripts do not name one model by its weights as {' and '.join(weights)} each"
+        message = f"As {' and '.join(weights)} the transcripts name several models, or one without its weights."
         raise ConfigError(message, hint="Calibrate transcripts of one pair.")
     models = {by: OfModel(weights=of.pop() or "", temperatures=temperatures[by]) for by, of in weights.items()}
     fits = []
@@ -137,7 +137,7 @@ def _bin(given: npt.NDArray[np.float64], right: npt.NDArray[np.bool_]) -> Bin:
 
 
 def _fit(decisions: Sequence[Decision], fold: Mapping[str, int]) -> tuple[float | None, Sequence[Decision]]:
-    """A temperature, 1 where no other lowers the error; and each decision at the one fitted to the other folds."""
+    """A temperature, 1 if no other lowers the error; and each decision at the temperature of the other folds."""
     parts = {fold[decision.group] for decision in decisions}
     if len(decisions) < LEAST_CAPTIONS or len(parts) < 2:
         return None, decisions

@@ -13,7 +13,7 @@ from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display, emit, load_captioner
 from specdec_cli.config import configs_folder
 from specdec_cli.console.pages import bench_page
-from specdec_cli.errors import AudioNotFoundError, ConfigError
+from specdec_cli.errors import AudioNotFoundError
 from specdec_cli.inputs.find import find_recordings
 
 _REPEAT: Final = "Time everything N times over."
@@ -24,6 +24,7 @@ _SAMPLES: Final = "A recording, or a folder. Default: the shipped samples."
 def bench(
     context: typer.Context,
     path: Annotated[str | None, typer.Argument(help=_SAMPLES, metavar="PATH")] = None,
+    recursive: options.Recursive = False,
     repeat: Annotated[int, options.of_study("--repeat", metavar="N", help=_REPEAT, min=1)] = 5,
     json: options.Json = False,
 ) -> int:
@@ -32,7 +33,7 @@ def bench(
     Times every mode and transformers' generate on the same recordings, in turns.
     """
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})
-    files = files_of(path)
+    files = files_of(path, recursive=recursive)
     with display(context, resolved=resolved) as view:
         with view.loading("PyTorch"):
             from specdec_cli.bench.contenders import benchmark, build_result
@@ -48,17 +49,14 @@ def bench(
     return 0
 
 
-def files_of(path: str | None) -> list[str]:
+def files_of(path: str | None, *, recursive: bool) -> list[str]:
     """The recordings of a file or folder; without a name the samples of the source tree, if they are there.
 
     AudioNotFoundError: there is no such file. ConfigError: the folder holds none.
     """
-    samples = configs_folder().parent / "samples"
     if path is None:
+        samples = configs_folder().parent / "samples"
         return find_recordings([str(samples)]) if samples.is_dir() else []
     if not os.path.lexists(path):
         raise AudioNotFoundError(f"{path} does not exist.", hint="Name a recording, or a folder that holds some.")
-    try:
-        return find_recordings([path])
-    except ConfigError as error:
-        raise ConfigError(error.message, hint="Name a folder that holds recordings itself.") from error
+    return find_recordings([path], recursive=recursive)

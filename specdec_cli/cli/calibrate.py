@@ -34,11 +34,11 @@ def calibrate(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
-    """Fit a calibration to your own recordings, so that of classes with a probability of 70% about 70% are right.
+    """Fit a calibration to your own recordings: of classes with a probability of 70%, about 70% are then right.
 
-    Make the transcripts with --labels. A temperature is fitted for each model and attribute of which at least 50 right
-    classes are known. The printed error is that of speakers to whom the temperature was not fitted: name speakers in a
-    column speaker of the references. Use the file with --calibration FILE.
+    Make the transcripts with --labels. Each model and attribute with at least 50 known classes gets a temperature. The
+    printed error is that of speakers to whom it was not fitted; a column speaker of the references names them. Use the
+    file with --calibration FILE.
     """
     config = options.resolve(context).config
     words, table = read_references(context, config)

@@ -22,9 +22,9 @@ def caption(
 ) -> int:
     """Caption recordings, one after the other.
 
-    On a terminal a live view shows each round; in a pipe, stdout carries the captions alone, those of pieces behind
-    their start and end in seconds. Flags follow a caption in brackets, as [no_speech]. The same command again captions
-    what --output lacks.
+    On a terminal a live view shows each round. In a pipe, stdout carries captions alone; the start and end of a piece,
+    in seconds, stand before its caption, and flags behind it in brackets, as [no_speech]. Run the same command again
+    to caption what --output lacks.
     """
     job = Captioning(context)
     with display(context, resolved=None if json else job.resolved) as view:
@@ -35,7 +35,8 @@ def caption(
 
         ended = False
         try:
-            job.run(backend, lambda: False, tell=Printer(view, json=json, named=job.several))
+            printer = Printer(view, json=json, named=job.several, cut=job.config.audio.segment is not None)
+            job.run(backend, lambda: False, tell=printer)
             ended = True
         finally:
             conclude_clips(view, job.counts, output, ended=ended)

@@ -67,7 +67,7 @@ class Captioning:
             hint = "Name the --output of the earlier run, without --overwrite."
             raise ConfigError(f"--retry-failed: there is no file {request.output} to resume.", hint=hint)
         if request.overwrite and request.output is None:
-            raise ConfigError("--overwrite is about --output, which is not given.", hint="Name a file: --output FILE")
+            raise ConfigError("--overwrite needs --output, which is not given.", hint="Name a file: --output FILE")
         transcripts = request.output if self.target.resumable else None
         self._exports = Exports.after(request.exports, request.export_dir, transcripts)
         self._inputs: Inputs | None = None  # None: the recordings that failed before
@@ -183,13 +183,15 @@ class Printer:
     """Prints captions on stdout, a line each, also those of earlier runs, and shows failures.
 
     Attributes:
-        json: print transcripts in place of captions.
+        json: print transcripts instead of captions.
         named: write the file's name before each caption.
+        cut: also write the start, end and speaker of the only piece of a recording, as those of several.
     """
 
     view: View
     json: bool
     named: bool
+    cut: bool = False
     _last: object = field(default=None, init=False)
 
     def __call__(self, outcome: Outcome, stored: Output | None = None) -> None:
@@ -208,7 +210,7 @@ class Printer:
             write_line(transcript.to_json())
         elif transcript.caption is not None:
             columns, speaker = [file] if self.named else [], ""
-            if transcript.start_s is not None:
+            if transcript.pieces is not None or (self.cut and transcript.start_s is not None):
                 columns += [f"{transcript.start_s or 0.0:.2f}", f"{transcript.end_s or 0.0:.2f}"]
                 speaker = f"{transcript.speaker}: " if transcript.speaker else ""
             flags = (*transcript.flags, *(("degraded",) if transcript.degraded else ()))
@@ -224,7 +226,7 @@ def conclude_clips(view: View, counts: Progress, output: Path | None, *, ended: 
 
 
 def command_line(*more: str) -> str:
-    """The command line that this process was given, with more options and never with --overwrite."""
+    """The command line of this process with more options, and without --overwrite."""
     arguments = sys.argv[1:]
     names_at = arguments.index("--") if "--" in arguments else len(arguments)
     options, names = arguments[:names_at], arguments[names_at:]  # behind -- all are names, whatever they begin with

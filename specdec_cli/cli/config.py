@@ -1,4 +1,4 @@
-"""`specdec config`: what is in force, which configurations there are, and whether a file is right."""
+"""`specdec config`: shows settings in force, lists the shipped configurations, checks a configuration."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Interruption:
         self.end: int | None = None  # the signal that asked to end at once
 
     def check(self) -> bool:
-        """Whether nothing more is to be begun; raises what ends the command if a signal asked for that."""
+        """Whether nothing more is to be begun. Raises what ends the command, if a signal asked for its end."""
         if self.end is not None:
             raise _ending(self.end)
         return self.asked

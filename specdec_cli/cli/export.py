@@ -78,12 +78,12 @@ class Exports:
 
     @classmethod
     def after(cls, exports: str | None, folder: Path | None, output: Path | None) -> Exports | None:
-        """What --export and --export-dir ask for when a run has ended; None if they are not given.
+        """The exports that --export and --export-dir ask for; None if they are not given.
 
         ConfigError: a format is unknown; transcripts or their folder are not named; or it is not a folder.
         """
         if exports is None and folder is not None:
-            raise ConfigError("--export-dir is about --export, which is not given.", hint="E.g. --export textgrid")
+            raise ConfigError("--export-dir needs --export, which is not given.", hint="E.g. --export textgrid")
         if exports is None:
             return None
         if output is None:

@@ -15,7 +15,8 @@ import typer
 
 from specdec_cli.audio.microphone import Microphone, Utterance, devices
 from specdec_cli.audio.samples import Floats
-from specdec_cli.batch.local import Prepared, watched
+from specdec_cli.batch.loader import Prepared
+from specdec_cli.batch.local import watched
 from specdec_cli.batch.output_file import Output
 from specdec_cli.batch.tasks import Outcome, Progress
 from specdec_cli.cli import options
@@ -84,7 +85,7 @@ def listen(
         stored.require(lambda line: loaded_changes(line.head, captioner.setup, ("dtype", "weights")))
         if not json:
             view.say(resolved.note)
-        counts, ended, tell = Progress(), False, Printer(view, json=json, named=False)
+        counts, ended, tell = Progress(), False, Printer(view, json=json, named=False, cut=True)
         try:
             with interruptible(partial(view.stopping, "captioning what was said")) as ending, opening as microphone:
                 view.say(f"listening to {microphone.name}; Ctrl-C ends")

@@ -64,7 +64,7 @@ _ALONE: Final = {
     "judging.wheels": ("compare",),
     "runtime.fail_fast": ("batch",),
 }
-"""Section or setting -> the commands in which it has an effect, where it has none in others."""
+"""Section or setting -> the commands in which alone it has an effect."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FORMATS: Final = ", ".join(get_args(ExportFormat))
@@ -176,7 +176,7 @@ class PromptOptions:
     language: Annotated[Text, of_caption("--language", "-l", help=_LANGUAGE, **_words("prompt.language"))] = None
     style: Annotated[Text, of_caption("--style", help=_STYLE, **_words("prompt.style"))] = None
     prompt: Annotated[Text, of_caption("--prompt", metavar="TEXT", help=_PROMPT)] = None
-    max_new_tokens: Annotated[Text, of_caption("--max-new-tokens", metavar="N", help="Length limit, tokens.")] = None
+    max_new_tokens: Annotated[Text, of_caption("--max-new-tokens", metavar="N", help="Longest caption, tokens.")] = None
 
 
 _SEGMENT: Final = (
@@ -219,7 +219,7 @@ class MeasuringOptions(LabelOptions):
     measure: Annotated[bool, of_caption("--measure", help=_MEASURE)] = False
 
 
-_GATE: Final = "What decides whether a block goes to the large model, or a gate file (.json)."
+_GATE: Final = "Rule that decides whether a block goes to the large model, or a gate file (.json)."
 _THRESHOLD: Final = (
     "How unsure the small model must be for the large one to verify, in the gate's unit (docs/gates.md)."
 )

@@ -1,4 +1,4 @@
-"""What --output names, by its ending."""
+"""The file or files that --output names, by their endings."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class CaptionsFile:
     def of(
         cls, path: Path | None, reads: Iterable[str | Path | None], *, overwrite: bool | None = False
     ) -> CaptionsFile:
-        """What a path names.
+        """The file of captions that --output names.
 
-        `reads`: files that the command reads. `overwrite`: an export that specdec wrote may be replaced; None: the
-        command replaces none.
+        `reads`: files that the command reads. `overwrite`: whether an export that specdec wrote is replaced; None: the
+        command has no such option.
 
         Raises:
             ConfigError: its ending is unknown; it is an input; it is an export that stands there already.
@@ -75,7 +75,7 @@ class CaptionsFile:
         if path is not None and form is not None and path.exists() and not overwrite:
             ways = "Name a new file." if overwrite is None else "Name a new file, or replace it: --overwrite."
             hint = f"{ways} Only .jsonl is resumed."
-            raise ConfigError(f"--output {path} is there already.", hint=hint)
+            raise ConfigError(f"--output {path} exists already.", hint=hint)
         return cls(path, form, bool(overwrite))
 
     @property
@@ -86,7 +86,7 @@ class CaptionsFile:
     def require_one(self, several: bool, hint: str) -> None:
         """Raises ConfigError if the file holds one recording and there are several."""
         if self.format is not None and several and not takes_several(self.format):
-            raise ConfigError(f"--output {self.path} is of one recording, and there are several.", hint=hint)
+            raise ConfigError(f"--output {self.path} holds one recording, and there are several.", hint=hint)
 
     @contextmanager
     def journal(self, inputs: Inputs | None = None) -> Iterator[Path | None]:

@@ -47,11 +47,12 @@ def plot(
         hint = f"There are {', '.join(words.attributes)}."
         raise ConfigError(f"The lexicon has no attribute {attribute!r}.", hint=hint)
     one = output if ending == kind else None
-    folder = folder_for(output, transcripts, "plot", "--output", KINDS) if one is None else one.parent
+    endings = [f".{each}" for each in KINDS]
+    folder = folder_for(output, transcripts, "plot", "--output", endings) if one is None else one.parent
     stored = Stored.read(transcripts, mode=only_mode, lexicon=words)
     pictures = list(timelines(stored, attribute, words.attributes[attribute]))
     if one is not None and len(pictures) > 1:
-        raise ConfigError(f"{transcripts} gives {len(pictures)} pictures, and {one} is one.", hint="Name a folder.")
+        raise ConfigError(f"{transcripts} gives {len(pictures)} pictures, and {one} holds one.", hint="Name a folder.")
     written, legible = Written(), True
     for drawing in pictures:
         drawn, whole = draw(drawing, kind)

@@ -40,7 +40,7 @@ def review(
         chosen = pieces[:limit]
         sounds = write_review(output, chosen, words, audio_mb=audio_mb, watch=view)
         doubtful = sum(piece.doubtful for piece in chosen)
-        known = "" if table is None else f", references of {sum(bool(piece.truth) for piece in chosen)}"
+        known = "" if table is None else f", {sum(bool(piece.truth) for piece in chosen)} with references"
         view.say(f"{count(len(chosen), 'piece')}, {doubtful} of them to be reviewed{known}: {output}")
         left_out = [
             (len(pieces) - len(chosen), "with less doubt left out (--limit)"),

@@ -99,7 +99,7 @@ def tune(
 
 
 def _clips(view: View, recordings: Sequence[InputFile]) -> dict[str, str]:
-    """The recordings that can be read, by their bytes; the others are shown."""
+    """Hash -> path of each recording that can be read; the others are shown as failed."""
     clips: dict[str, str] = {}
     for recording in recordings:
         if recording.error is not None:
@@ -121,7 +121,7 @@ def _picture(found: Tuning, language: str, path: Path) -> bytes:
 
 
 def parse_gates(text: str | None) -> tuple[GateName, ...]:
-    """Gates out of `entropy,learned`, and the random one as the control; None: all that can be fitted here.
+    """The gates in `entropy,learned`, and `random` as their control; None: all that can be fitted here.
 
     ConfigError: one is unknown, or there is nothing in it to tune.
     """
@@ -146,7 +146,7 @@ def parse_budget(text: str) -> tuple[Cost, float]:
 
 
 def parse_ks(text: str) -> tuple[int, ...]:
-    """Block sizes out of `2,3,5`; ConfigError if one is no whole number from 1 to 64."""
+    """The block sizes in `2,3,5`; ConfigError if one is no whole number from 1 to 64."""
     words = [word.strip() for word in text.split(",")]
     if wrong := [word for word in words if not word.isdecimal() or not 1 <= int(word) <= 64]:
         raise ConfigError(f"-k: {wrong[0]!r} is no whole number from 1 to 64.", hint="For example: -k 2,3,5")

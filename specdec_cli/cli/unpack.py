@@ -12,7 +12,7 @@ from specdec_cli.cli.command_run import display
 from specdec_cli.cli.ending import interruptible
 from specdec_cli.errors import ConfigError
 from specdec_cli.format import count
-from specdec_cli.inputs.table_files import MOST_BYTES
+from specdec_cli.inputs.text_files import MOST_BYTES
 from specdec_cli.unpack.data_set import DataSet
 from specdec_cli.unpack.folder import TABLE, Unpacking
 
@@ -29,7 +29,7 @@ def unpack(
     column: Annotated[str | None, options.of_input("--column", metavar="audio=COLUMN", help=_COLUMN)] = None,
     limit: options.Limit = None,
 ) -> int:
-    """Write the recordings of a data set as files, with one table that is --manifest and --references at once.
+    """Write the recordings of a data set as files, with one table for --manifest and --references.
 
     Reads Parquet and Arrow files of Hugging Face and tars of WebDataset, or a folder of them. All other columns are
     kept. Run the same command again to go on where it was interrupted.

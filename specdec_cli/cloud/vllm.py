@@ -227,7 +227,7 @@ class Vllm(RemoteModel):
             hint = f"Set {self.role}.model to the name under which it serves the model (its --served-model-name)."
             raise RefusedError(f"the vLLM server at {self.name} serves {names}, not {self.model}", hint)
         processor = self.processor
-        text = _PROBE + "".join(map(processor.piece, sorted({*processor.eos_ids, processor.placeholder_id})))
+        text = _PROBE + "".join(map(processor.token_text, sorted({*processor.eos_ids, processor.placeholder_id})))
         if self._tokens(call, prompt=text, add_special_tokens=False) != processor.encode(text):
             raise RefusedError(
                 f"{self.processor_name} {processor.name} and {self.role} {self.model} at {self.name} have different "

@@ -83,7 +83,7 @@ def _model(role: Decider, model: EdgeConfig | CloudConfig, config: Config) -> It
 
 
 def beyond_likeliest(scoring: ScoringConfig, acceptance: AcceptanceConfig) -> Iterator[tuple[str, str]]:
-    """Each setting for which a vLLM server's few likeliest tokens do not suffice, and what to do about it."""
+    """Each setting that needs more than the few likeliest tokens that vLLM returns, and what to do about it."""
     for name, off in {"temperature": 0, **NOTHING_DONE}.items():
         if getattr(scoring, name) not in (None, off):
             yield f"decoding.{name}", f"It takes whole distributions: set it to {off:g}, or use specdec serve."

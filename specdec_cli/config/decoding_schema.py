@@ -11,14 +11,14 @@ from specdec_cli.types import AcceptanceName, GateName, Mode
 
 
 class ScoringConfig(Section):
-    """How a model's logits become the scores that tokens are chosen by."""
+    """How a model's logits become the scores by which tokens are chosen."""
 
     temperature: float = setting(0.0, "0: greedy; above 0: sample at that temperature", ge=0, le=1000)
     top_p: float | None = setting(None, "sample from the nucleus of this probability; null or 1: off", gt=0, le=1)
     top_k: int | None = setting(None, "sample among this many likeliest tokens; null: off", ge=1)
-    seed: int = setting(0, "seed of the one random generator", ge=0, le=2**63 - 1)
+    seed: int = setting(0, "seed of the random numbers", ge=0, le=2**63 - 1)
     repetition_penalty: float | None = setting(None, "above 1: fewer repeats; null: the checkpoint's", ge=0.01, le=100)
-    no_repeat_ngram: int | None = setting(None, "no run of this many tokens twice; null: the model's", ge=0, le=1000)
+    no_repeat_ngram: int | None = setting(None, "no run of N tokens twice; null: the checkpoint's", ge=0, le=1000)
     min_new_tokens: int | None = setting(None, "least length of a caption, tokens; null: the checkpoint's", ge=0)
 
     @property
@@ -27,7 +27,7 @@ class ScoringConfig(Section):
         return self.temperature > 0
 
     def scoring(self) -> ScoringConfig:
-        """These settings alone."""
+        """The settings of scoring alone."""
         return ScoringConfig(**{name: getattr(self, name) for name in ScoringConfig.model_fields})
 
 
@@ -71,7 +71,7 @@ class DecodingConfig(ScoringConfig, BlockConfig):
 
     @property
     def defers(self) -> bool:
-        """Whether all of a caption is drafted before it is judged; in lossless mode where rejected tails are kept."""
+        """Whether a whole caption is drafted before it is verified: not in lossless mode with sampling."""
         return self.defer and (self.mode == "hybrid" or (self.mode == "lossless" and not self.sampling))
 
 
@@ -110,7 +110,7 @@ class AcceptanceRules(Section):
     prob: float = setting(0.1, "rule prob: accept a token of at least this probability at the cloud", ge=0, le=1)
 
     def in_force(self, *, sampling: bool) -> AcceptanceName:
-        """The rule: the configured one, or the lossless one; `sampling` also needs the edge's distributions."""
+        """The configured rule, or the lossless one for greedy or for sampled tokens."""
         return self.rule or ("sampling" if sampling else "greedy")
 
 

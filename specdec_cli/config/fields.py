@@ -12,7 +12,7 @@ from specdec_cli.config.locate import PACKAGED
 from specdec_cli.times import parse
 
 SPECIAL_TOKEN: Final = re.compile(r"<\|.*?\|>", re.DOTALL)
-"""What the chat templates use for their own marks; a user's text must not hold one."""
+"""Marks of the chat templates, which a user's text must not hold."""
 
 AT_PAUSES: Final = "pauses"
 """Value of `audio.segment` that cuts every recording at its pauses."""

@@ -39,7 +39,7 @@ _FILES: Final = (
     *("audio.segment", "edge.ca_file", "cloud.ca_file", "gate.file", "runtime.guess_file"),
     *("judging.wheels", "serve.tls_cert", "serve.tls_key"),
 )
-"""Settings that name a file, relative to the config file or to the working folder."""
+"""Settings that name a file: relative to the config file, or to the working folder."""
 
 DEFAULTS: Final[Layer] = dict.fromkeys(MODELS, Given(None)) | {
     name: Given(None if info.is_required() else info.default) for name, info in SETTINGS.items()
@@ -66,7 +66,7 @@ def parse_value(name: str, text: str) -> object:
 
 
 def read_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Given]]:
-    """Name and value of the settings in `environ`, not checked yet: SPECDEC_CLOUD, and what has a double underscore."""
+    """Name and value of settings in `environ`, unchecked: SPECDEC_EDGE, SPECDEC_CLOUD, and SPECDEC_SECTION__NAME."""
     for variable in sorted(environ):
         rest = variable.removeprefix("SPECDEC_")
         name = rest.lower().replace("__", ".")

@@ -16,7 +16,7 @@ from specdec_cli.text import nearest, show
 DEFAULT_CONFIG: Final = "mini"
 _PACKAGE: Final = Path(__file__).resolve().parent.parent
 PACKAGED: Final = {f"package:mini/{name}": _PACKAGE / "mini/weights" / name for name in ("edge", "cloud", "gate.json")}
-"""Name of what is in the package -> its folder or file."""
+"""Packaged model or gate -> its folder or file."""
 
 
 def configs_folder() -> Path:

@@ -1,4 +1,4 @@
-"""The settings of one model: which it is, how to load it, and the server that runs it if one does."""
+"""The settings of one model: its name, how it is loaded, and the server of a remote one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ModelConfig(Section):
 
     @property
     def is_mini(self) -> bool:
-        """Whether it is of the mini pair or trained like it, on the shipped instructions alone, as it declares."""
+        """Whether the checkpoint declares that it knows the shipped instructions alone, as the mini pair does."""
         return follows_shipped_prompts(self.model)
 
     @property

@@ -90,12 +90,12 @@ class ResolvedConfig:
 
     @property
     def label(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return str(self.path or "the defaults for published models")
 
     @property
     def note(self) -> str:
-        """A sentence to print before a run: the language of the captions, and why it is that one."""
+        """A sentence for the beginning of a run: the language of the captions, and what chose it."""
         name = {"zh": "Chinese", "en": "English"}[self.config.prompt.language]
         return f"Captions are in {name} ({self.origin['prompt.language'].removeprefix('flag ')})."
 

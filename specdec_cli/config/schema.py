@@ -30,7 +30,7 @@ from specdec_cli.types import AcceptanceName, Decider, GateName
 
 
 class RuntimeConfig(Section):
-    """The process as a whole."""
+    """How the process works: threads, downloads, batches."""
 
     threads: int | None = setting(None, "CPU threads of a forward; null: one per core", ge=1)
     offline: bool = setting(False, "true: never download; models must be local or already cached")
@@ -54,7 +54,7 @@ class RuntimeConfig(Section):
 
     @property
     def guess_path(self) -> Path | None:
-        """The file of transcripts that guesses begin with."""
+        """The file of transcripts to guess from."""
         return None if self.guess_file is None else Path(self.guess_file)
 
 
@@ -74,7 +74,7 @@ class AudioConfig(Section):
     segment: SegmentAt | None = setting(
         None,
         "pauses: utterances; seconds: pieces of this length; a file or folder: its cuts; "
-        "null: cut at pauses, only where it is too long",
+        "null: only recordings too long for the model, at pauses",
     )
     start_s: Moment | None = setting(None, "caption from here on, seconds or HH:MM:SS; null: 0")
     end_s: Moment | None = setting(None, "caption up to here, seconds or HH:MM:SS; null: to the end")
@@ -87,7 +87,7 @@ class AudioConfig(Section):
 
     @property
     def length_s(self) -> float | None:
-        """Longest of equal pieces, seconds; None where recordings are not cut into such."""
+        """Length of equal pieces, seconds; None if recordings are cut in another way."""
         return float(self.segment) if isinstance(self.segment, int | float) else None
 
     @property
@@ -134,9 +134,9 @@ class ServeConfig(Section):
     tls_cert: PlainText | None = setting(None, "certificate (PEM), for HTTPS; null: HTTP")
     tls_key: PlainText | None = setting(None, "private key of the certificate (PEM)")
     sessions: int = setting(64, "clips of remote edges held at a time", ge=1)
-    memory_mb: int = setting(4096, "memory of their caches, MiB", ge=1)
+    memory_mb: int = setting(4096, "memory of the caches of these clips, MiB", ge=1)
     clip_s: float | None = setting(
-        None, "longest clip or recording, s; null: what the model takes, and an hour", ge=0.1
+        None, "longest clip of an edge, or recording, s; null: what the model takes, or an hour", ge=0.1
     )
     idle_s: float = setting(120.0, "time until an unused clip is forgotten, s", ge=0.1)
     audio_hosts: Texts = setting((), "hosts, or addresses of a private network, to fetch recordings from; []: none")
@@ -214,7 +214,7 @@ class Config(Section):
 
     @property
     def arbitrates(self) -> bool:
-        """Whether a drafted class that fits the sound stands against one of the cloud's that does not."""
+        """Whether a drafted class that fits the sound stands, if the cloud's does not fit."""
         return self.escalates_contradictions and self.acceptance.grounded and not self.decoding.sampling
 
     @property

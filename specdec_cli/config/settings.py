@@ -1,4 +1,4 @@
-"""The settings by dotted name (`decoding.k`), and what is wrong with a value in words."""
+"""The settings by dotted name (`decoding.k`), and error messages about their values."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def _kinds(name: str) -> list[Any]:
 
 
 def choices(name: str) -> tuple[str, ...]:
-    """The words that a setting takes, if there are any that it takes."""
+    """The words that a setting takes; none if it takes other values only."""
     return next((get_args(kind) for kind in _kinds(name) if get_origin(kind) is Literal), ())
 
 
 def takes_text(name: str) -> bool:
-    """Whether any text will do for a setting, so that an environment variable needs no quoting."""
+    """Whether a setting takes any text, so that it needs no quotes in a variable or an option."""
     return _kinds(name)[0] is str
 
 

@@ -58,7 +58,7 @@ class Prose:
     indent: int = 0
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Lines without spaces at their end, so that a terminal that is made narrower shows no empty ones."""
+        """Yields lines without spaces at their end, which would wrap to empty lines in a narrower terminal."""
         lines = wrap(self.body, min(options.max_width, PROSE_WIDTH) - self.indent)
         for label, line in zip_longest(self.label.split(), lines, fillvalue=Text()):
             line = Text.assemble(label, " " * (self.indent - label.cell_len), line)

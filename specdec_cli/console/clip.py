@@ -44,7 +44,7 @@ def place(clip: Started) -> str:
 
 
 def file_line(event: Started, width: int) -> Constrain:
-    """The file and the facts about it in a rule; of a long path, its end."""
+    """A rule with the end of the file's path and the facts about the clip."""
     facts = [seconds(event.duration_s), event.language, event.mode]
     if event.start_s is not None and event.end_s is not None:
         facts[0] = f"{seconds(event.start_s)} to {seconds(event.end_s)}"

@@ -1,4 +1,4 @@
-"""The pages of a comparison, a tuning, a calibration and a benchmark; each takes what was found and a width."""
+"""The pages of a comparison, a tuning, a calibration and a benchmark; each takes a result and a width, cells."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _TIMES: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | float | None
     ("forwards saved", lambda found: found.saved, share),
     ("loop overhead", lambda found: found.overhead, share),
 )
-"""Of a benchmark: a figure's label, the figure, and how it is written."""
+"""The rows of a benchmark: label, figure, and how it is written."""
 
 
 def comparison_page(found: Comparison, width: int) -> Iterator[RenderableType]:
@@ -108,7 +108,7 @@ def _clip(clip: ClipComparison, width: int) -> Iterator[RenderableType]:
 
 
 def marked(caption: str, base: str) -> Text:
-    """`caption` with what `base` lacks in brackets, and `[^]` where it leaves out something that `base` has."""
+    """`caption` with words that `base` lacks in brackets, and `[^]` where `base` has more words."""
     ours, theirs = _UNITS.findall(caption), _UNITS.findall(base)
     text = Text()
     for kind, start, end, at, until in SequenceMatcher(a=ours, b=theirs, autojunk=False).get_opcodes():
@@ -145,8 +145,9 @@ def tuning_page(found: Tuning, _: int) -> Iterator[RenderableType]:
     yield table
     note = (
         "blocks, clips, time: shares of the blocks, of the clips and of cloud-only's time that the cloud got. Each "
-        "setting ran on clips other than those on which it was chosen. random escalates a fixed share of the blocks."
+        "setting ran on clips other than those on which it was chosen."
     )
+    note += " random escalates a fixed share of the blocks." if "random" in gates else ""
     yield Prose(Text(note, DIM), indent=1)
 
 
@@ -169,7 +170,7 @@ def _sentences(found: Tuning) -> Iterator[str | Text]:
     calls = f"{best.escalations_per_clip:.1f} calls per clip"
     yield Text(
         f"Recommended: {best.label}. The cloud gets {', '.join(known)} ({calls}).{closes} Of the settings {others}, "
-        f"this one gives it the least of {_OF[found.cost]}.",
+        f"this one gives the cloud the least of {_OF[found.cost]}.",
         GOOD,
     )
     if risk is not None:
@@ -217,7 +218,7 @@ def bench_page(bench: Bench, width: int) -> Iterator[RenderableType]:
     yield from grid([each.name.replace("-", " ") for each in found], rows, width)
     note = (
         "x: times as many tokens per second. generate: transformers' own loop. forwards saved: by guesses. "
-        "loop overhead: time outside of the models' forwards, as a share of them."
+        "loop overhead: time outside of the models' forwards, as a share of theirs."
     )
     yield Prose(Text(note, DIM), indent=1)
     unequal = [each.name for each in found if each.equal is False]

@@ -1,6 +1,6 @@
 """The rounds of a run as they are printed: tokens with their figures, the gate's decision, the cloud's verdict.
 
-A draft that is gated as a whole is shown clause by clause, other blocks as they are.
+A deferred draft is shown clause by clause, other blocks as they are.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _figures(round_: Round, entropy: float | None, own: float | None, settings: 
 def token_rows(
     label: str, cells: Sequence[TokenCell], width: int, names: Sequence[str], *, by_clause: bool = False
 ) -> Iterator[tuple[Sequence[TokenCell], Table]]:
-    """Rows of tokens under the names of their figures; a table for each, so that a token takes the cells that it needs.
+    """Rows of tokens above their figures; each row is a table, so that a token takes no more cells than it needs.
 
     `label` stands before the first row; `by_clause`: a row also ends behind each punctuation mark.
     """
@@ -153,7 +153,7 @@ def figure_names(settings: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def threshold_of(settings: Mapping[str, object], *, waking: bool = False) -> float | None:
-    """The gate's threshold in the unit of its figure; `waking`: the one that counts until the cloud has been called."""
+    """The gate's threshold in the unit of its figure; `waking`: that of a clip's first call."""
     value = settings.get("wake" if waking else "threshold")
     return float(value) if isinstance(value, int | float) else None
 

@@ -1,4 +1,4 @@
-"""Pages on stdout, and what they are made of: tables, figures side by side; the pages of settings and check-ups."""
+"""Pages on stdout and their parts: tables, figures side by side; the pages of `config` and `doctor`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def columns(*names: str, right: Sequence[str] = ()) -> Table:
 
 
 def grid(names: Sequence[str], rows: Sequence[FigureRow], width: int) -> Iterator[RenderableType]:
-    """Rows under the names of their columns; columns that do not fit come in further blocks below.
+    """Rows under the names of their columns; columns that do not fit stand in further blocks below.
 
     The ends of an interval stand beside its figure, or below it in a narrow column.
     """

@@ -29,7 +29,7 @@ from specdec_cli.transcript.updates import Update
 from specdec_cli.types import Finished, Prefill, Sent
 
 if TYPE_CHECKING:
-    from specdec_cli.models.download import Compilation, Download, Watch
+    from specdec_cli.models.download import Compilation, Download, LoadWatch
 
 Form = Literal["live", "rows", "lines", "errors"]
 
@@ -79,7 +79,7 @@ class View:
         self.close()
 
     @contextmanager
-    def loading(self, what: str) -> Iterator[Watch]:
+    def loading(self, what: str) -> Iterator[LoadWatch]:
         """Show that `what` is being loaded, e.g. "edge: mini-edge", and its download; then the time that it took."""
         started = self._clock()
         if self._in_rows:

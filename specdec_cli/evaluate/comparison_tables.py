@@ -124,7 +124,7 @@ def quality(comparison: Comparison) -> FigureTable | None:
 
 def gaps(comparison: Comparison) -> FigureTable | None:
     """How much of the gap between edge and cloud each mode closes, and how much more than escalation at random."""
-    shown = [gap for gap in comparison.gaps if not comparison.same_as_cloud(gap.mode)]  # whose rule closes the gap
+    shown = [gap for gap in comparison.gaps if not comparison.same_as_cloud(gap.mode)]  # which closes it by its rule
     columns: dict[str, list[Cell]] = {
         "edge-only": [measured(gap.edge) for gap in shown],
         "this mode": [measured(gap.value) for gap in shown],
@@ -143,7 +143,7 @@ def gaps(comparison: Comparison) -> FigureTable | None:
 
 
 def meanings(*tables: FigureTable | None) -> dict[str, str]:
-    """What the figures of some tables mean: label of a row, or heading of a column -> its meaning."""
+    """Label of a row, or heading of a column, of some tables -> what the figure means."""
     shown = filter(None, tables)
     names = [name for table in shown for name in (*(row.label.strip() for row in table.rows), *table.columns)]
     return {name: _MEANINGS[name] for name in names if name in _MEANINGS}
@@ -205,7 +205,7 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[FigureRow]) -> Fig
 
 
 def _costs(comparison: Comparison, fields: Iterable[str], *, ratios: int) -> Iterator[FigureRow]:
-    """A row for each of these figures that some mode has above 0, and behind a compared one `ratios` to baselines."""
+    """A row for each of these figures that is above 0 in some mode; below a compared one up to `ratios` ratios."""
     for field in fields:
         label, show = _COSTS[field]
         found = [getattr(of, field) for of in comparison.costs]

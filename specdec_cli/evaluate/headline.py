@@ -50,7 +50,6 @@ def _quality(found: Comparison, mode: Mode) -> Iterator[str]:
 
 
 def _verdict(gap: Gap) -> str:
-    """How much of the gap a mode closes."""
     if gap.closed is None:
         return "Cloud-only is not measurably better than edge-only here, so there is no gap to close."
     if gap.closed.low is not None and gap.closed.low > 0:

@@ -64,6 +64,7 @@ def render(comparison: Comparison, transcripts: Iterable[Transcript], lexicon: L
         meanings=tables.meanings,
         confusions=tables.confusions(comparison, lexicon),
         worst_confusions=tables.worst_confusions(comparison),
+        about_references=tables.about_references(comparison),
         panels=panels(comparison),
         height=HEIGHT,
     )

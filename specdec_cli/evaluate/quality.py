@@ -21,7 +21,7 @@ from specdec_cli.stats import Resampler, Statistic, Values, average, mean
 from specdec_cli.types import Mode
 
 if TYPE_CHECKING:
-    from specdec_cli.evaluate.wheels import Wheels
+    from specdec_cli.evaluate.wheels import WheelQuality, Wheels
     from specdec_cli.labels import Lexicon
 
 Clips = Sequence[ClipComparison]
@@ -59,7 +59,7 @@ def label_scores(named: Named, truth: Truth, lexicon: Lexicon, resampler: Resamp
 
 
 def recalls(hits: Values, truth: Truth, attribute: str) -> Statistic:
-    """Unweighted average recall (Schuller et al. 2009): the mean over true classes of how many are named right.
+    """Unweighted average recall (Schuller et al. 2009): the mean over true classes of the share named right.
 
     `hits` is one column of `label_hits` [clips]. A class that a resample lacks is left out of its mean.
     """
@@ -70,9 +70,9 @@ def recalls(hits: Values, truth: Truth, attribute: str) -> Statistic:
 
 
 def scores(clips: Clips, modes: Sequence[Mode], lexicon: Lexicon, *, described: bool) -> Scores:
-    """Every mode by every measure that there is, in the order of `MEASURES`; classes are not those of emotion alone.
+    """Measure -> the quality of each mode, in the order of `MEASURES`; emotion alone does not count as `labels`.
 
-    `described` is whether the references' texts are descriptions.
+    `described`: whether the references' texts are descriptions.
     """
     truth, texts = [clip.reference_labels for clip in clips], [clip.reference_texts for clip in clips]
     captions = {mode: [clip.captions[mode] for clip in clips] for mode in modes}
@@ -112,14 +112,11 @@ def quality(
     named, truth = [clip.labels[mode] for clip in clips], [clip.reference_labels for clip in clips]
     hits = label_hits(named, truth, lexicon)
     columns = zip(lexicon.attributes, hits.T, strict=True)
-    words = [lexicon.emotions(clip.captions[mode], language) for clip in clips]
     against = mode != "cloud" and ("cloud", "captions") in by
     return ModeQuality(
         mode=mode,
         text=text_scores(captions, texts, language, bertscore=bertscore) if described else None,
-        wheels=wheels.score(words, [emotion_words(c, wheels, lexicon, language) for c in clips], resampler)
-        if wheels
-        else None,
+        wheels=None if wheels is None else _on_wheels(clips, mode, wheels, language, lexicon, resampler),
         labels=label_scores(named, truth, lexicon, resampler),
         label_mean=resampler.interval(mean(hits)),
         uar_mean=resampler.interval(average([recalls(own, truth, name) for name, own in columns])),
@@ -128,17 +125,26 @@ def quality(
     )
 
 
-def emotion_words(clip: ClipComparison, wheels: Wheels, lexicon: Lexicon, language: Language) -> tuple[str, ...]:
-    """The emotion words of a clip's references: a list of words as it is, those in a description, else the class."""
-    texts = clip.reference_texts
-    found = [word for text in texts for word in wheels.listed(text) or lexicon.emotions(text, language)]
-    return (*dict.fromkeys(found),) or (*filter(None, [clip.reference_labels.get("emotion")]),)
+def _on_wheels(
+    clips: Clips, mode: Mode, wheels: Wheels, language: Language, lexicon: Lexicon, resampler: Resampler
+) -> WheelQuality | None:
+    """The emotion words of a mode's captions against those of the references.
+
+    A reference has the words of its texts (a list as it is, a description as the lexicon reads it), else its class.
+    """
+    named = [lexicon.emotions(clip.captions[mode], language) for clip in clips]
+    wanted = [
+        {word for text in clip.reference_texts for word in wheels.listed(text) or lexicon.emotions(text, language)}
+        or {*filter(None, [clip.reference_labels.get("emotion")])}
+        for clip in clips
+    ]
+    return wheels.score(named, wanted, resampler)
 
 
 def gaps(by: Scores, table: Mapping[Mode, Columns], resampler: Resampler) -> list[Gap]:
-    """One gap a measure and mode between edge-only and cloud-only; none without these two.
+    """The gap by each measure and mode; none without edge-only and cloud-only.
 
-    `table` holds what was measured of the same clips.
+    `table`: the measured figures of the same clips.
     """
     found: list[Gap] = []
     for (basis, measure), of in by.items() if {"edge", "cloud"} <= table.keys() else ():

@@ -1,4 +1,4 @@
-"""Runs what is not captioned yet, mode by mode on one clip after the other, and keeps transcripts to resume from."""
+"""Runs the modes in turns on clips that are not captioned yet, and keeps transcripts to resume from."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def accepting(terms: Mapping[Mode, Terms]) -> Accepts[Transcript]:
 
 
 class StoredRuns(Journal[Transcript]):
-    """Transcripts of a comparison: what was read and counts, and what was added; arguments as of the base."""
+    """Transcripts of a comparison, those of its file and those added; arguments as in the base class."""
 
     def __init__(self, path: Path | None = None, accepts: Accepts[Transcript] | None = None) -> None:
         self.transcripts: list[Transcript] = []
@@ -53,7 +53,7 @@ class StoredRuns(Journal[Transcript]):
         return Transcript.from_json(line.raw, f"{self.path}:{line.number}")
 
     def take(self, entry: Transcript) -> str | None:
-        """Counts it to the runs of its clip."""
+        """Adds a transcript to the runs of its clip."""
         self.transcripts.append(entry)
         self._runs[clip_key(entry), entry.mode].append(entry)
         return made_by(entry)
@@ -70,11 +70,11 @@ class StoredRuns(Journal[Transcript]):
         return any(run.error is None for run in self._runs[clip, mode])
 
     def refused(self, clip: ClipKey, mode: Mode) -> bool:
-        """Whether a recording is known to be broken: its bytes are the same, so it would be again."""
+        """Whether a recording is known to be broken; the same bytes would fail again."""
         return any(run.error is not None and run.error.type in _FINAL for run in self._runs[clip, mode])
 
     def of(self, recordings: Sequence[InputFile]) -> list[Transcript]:
-        """The transcripts of `recordings`, in their order, each recording's by their place in it.
+        """The transcripts of `recordings`, in the order of these, and by start within each.
 
         A recording that was moved since it was captioned is named as it is now.
         """
@@ -146,7 +146,7 @@ class Runner:
 
 
 def _warm_up(steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:
-    """Captions the first recording that can be once in every mode, and keeps nothing of it.
+    """Captions the first recording that can be captioned once in every mode, and keeps nothing of it.
 
     A first run allocates memory and picks kernels; that would be charged to whichever mode comes first.
     """

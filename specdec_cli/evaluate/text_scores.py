@@ -71,8 +71,8 @@ def text_scores(
     Raises:
         ConfigError: BERTScore is requested and not installed, or its model cannot be loaded.
     """
-    # first references of all clips, second references of all clips, and so on; None, which sacrebleu leaves out though
-    # its annotations do not say so, where a clip has fewer
+    # first references of all clips, second references of all clips, and so on; None stands for a missing one, which
+    # sacrebleu leaves out, though its annotations do not say so
     streams: Any = list(zip_longest(*references))
     rouge_l = [_rouge_l(text, wanted, language) for text, wanted in zip(hypotheses, references, strict=True)]
     return TextQuality(

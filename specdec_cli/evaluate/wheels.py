@@ -1,4 +1,4 @@
-"""Emotion words as sets, compared over emotion wheels; a user names their tables.
+"""Sets of emotion words, compared over emotion wheels, whose tables a user names.
 
 The layout is that of OV-MERD and AffectGPT (Lian et al. 2024, arXiv 2410.01495), in files of .csv, .tsv or .xlsx:
 `format` (`name`, `format`) has the forms of each word, `synonym` (`word_run1`, `synonym_run1`, ...) what has the
@@ -75,7 +75,7 @@ class Wheels:
     def score(
         self, said: Sequence[Iterable[str]], wanted: Sequence[Iterable[str]], resampler: Resampler
     ) -> WheelQuality | None:
-        """Emotion words of the captions of n clips against those of their references; None: the tables have none.
+        """Emotion words of the captions of n clips against those of their references; None: none is in the tables.
 
         As MER2026 does: words that the tables lack are left out, clips without a reference word left are too, and
         a caption without a word left has neither precision nor recall.
@@ -179,7 +179,7 @@ def _meanings(path: Path) -> dict[str, set[str]]:
 
 
 def _wheel(path: Path) -> dict[str, str]:
-    """Word of a wheel -> its base word; an empty cell is that above it, and what is given ends what stood below it."""
+    """Word of a wheel -> its base word. An empty cell repeats the cell above; a new word empties the levels below."""
     above = dict.fromkeys(_LEVELS, "")
     bases: dict[str, str] = {}
     for row in _rows(path, *_LEVELS):

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from specdec_cli.inputs.entries import Entry, language_named, moment, pieces, required_moment, span
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.table_files import JSON, Object, Table, cell_text, ending, read_objects, read_table, read_text
+from specdec_cli.inputs.table_files import JSON, Object, Table, read_objects, read_table
+from specdec_cli.inputs.text_files import cell_text, ending, read_text
 from specdec_cli.text import show
 
 _ROUNDING_S: Final = 0.01
@@ -67,7 +68,7 @@ def table_or_cuts(path: Path, skips: Skips) -> Table | Iterator[Entry]:
 
 
 def _lhotse(objects: Iterable[Object], skips: Skips) -> Iterator[Entry]:
-    """Cuts of Lhotse, of recordings that are files, each of the channel that it names.
+    """The cuts of a Lhotse manifest whose recordings are files, each with the channel that it names.
 
     Source: https://lhotse.readthedocs.io/en/latest/cuts.html; a MixedCut has no recording of its own.
     """

@@ -1,4 +1,4 @@
-"""Where to cut recordings, from what other tools wrote: turns, tiers, subtitles, segments, labels, and tables."""
+"""Cuts of recordings from files of other tools: turns, tiers, subtitles, segments, labels, and tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from specdec_cli.inputs.entries import Columns, Entry, channel_from_1, moment, p
 from specdec_cli.inputs.names import ByRecording
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.subtitles import subtitles
-from specdec_cli.inputs.table_files import JSON, Table, cell_text, decoded, ending, read_text
+from specdec_cli.inputs.table_files import JSON, Table
+from specdec_cli.inputs.text_files import cell_text, decoded, ending, read_text
 from specdec_cli.inputs.tiers import eaf, textgrid
 from specdec_cli.text import plain, show
 from specdec_cli.times import MOST_S
@@ -79,7 +80,7 @@ class Cuts:
         (self._files or self._named).expect(recordings)
 
     def of(self, recording: str) -> tuple[Cut, ...]:
-        """The cuts of a recording, found by its path or name; those that name no recording belong to every one.
+        """The cuts of a recording, found by its path or name. Cuts that name no recording belong to every one.
 
         Raises:
             CutsError: there are none, or they may be of several recordings, or a folder has several files of them.
@@ -192,7 +193,7 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
 
 
 def _labels(path: Path, skips: Skips) -> Iterator[Entry]:
-    """A label track of Audacity: start, end and label between tabs; lines of frequencies are passed over."""
+    """The cuts of a label track of Audacity: start, end and label between tabs. Lines of frequencies do not count."""
     for number, line in enumerate(read_text(path, lenient=True).replace("\r", "\n").split("\n"), 1):
         cells, place = line.strip("\n").split("\t"), f"{path}, line {number}"
         if not line.strip() or cells[0] == "\\":
@@ -206,7 +207,7 @@ def _labels(path: Path, skips: Skips) -> Iterator[Entry]:
 
 
 def _table(path: Path, skips: Skips) -> Iterator[Entry]:
-    """Tables, among them the segments of Whisper and WhisperX; and cuts of Lhotse."""
+    """The cuts of a table, such as the segments of Whisper and WhisperX, or of a Lhotse manifest."""
     table = table_or_cuts(path, skips)
     if not isinstance(table, Table):
         yield from table

@@ -11,7 +11,8 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.table_files import Row, Table, cell_text
+from specdec_cli.inputs.table_files import Row, Table
+from specdec_cli.inputs.text_files import cell_text
 from specdec_cli.prompts import Language
 from specdec_cli.text import show, show_name
 from specdec_cli.times import MOST_S, parse
@@ -26,7 +27,7 @@ CLIPS: Final = (
     *("recordingid", "clip", "clipid", "key", "itemname", "id", "utt", "uttid", "utteranceid", "name", "uri"),
     *("utterance",),
 )
-"""Names that a recording is recognised by, where a column has no paths."""
+"""Columns that name a recording where none has its path."""
 _OF_MELD: Final = ("dialogueid", "utteranceid")
 """Columns of MELD: its clips are called after both, and its times count in the episode."""
 _OF_IEMOCAP: Final = re.compile(r"Ses\d\d[FM]_\w+_[FM]X?\d{3}")
@@ -163,7 +164,7 @@ class Columns:
         return None
 
     def _scale(self, skips: Skips) -> float:
-        """0.001 where starts and ends are milliseconds, as Whisper's TSV has them without saying so; else 1."""
+        """Seconds a unit: 0.001 if starts and ends are milliseconds without a unit, as in Whisper's TSV; else 1."""
         if self.start is None or (end := self.end or self.length) is None or {self.start.scale, end.scale} != {1.0}:
             return 1.0
         lengths = list[int]()
@@ -215,9 +216,9 @@ def language_named(place: str, value: object, skips: Skips) -> Language | None:
 
 
 def moment(value: object, scale: float = 1.0) -> float | str | None:
-    """A time in seconds, below 0 too, of a number or a text with or without a unit; the text itself if it is none.
+    """Seconds of a number or a text with or without a unit, also below 0; the text itself if it is no time.
 
-    None for what is not given.
+    None: no time is given.
     """
     if value is None:
         return None
@@ -252,7 +253,7 @@ _Moment = float | str | None
 def span(
     place: str, skips: Skips, start: _Moment, end: _Moment = None, length: _Moment = None
 ) -> tuple[float | None, float | None] | None:
-    """Start and end of the part that is meant, seconds: (None, None) for all of a recording, an end None for its end.
+    """Start and end of a part of a recording, seconds. (None, None): all of it; an end None: to its end.
 
     None: it is no part of a recording, and is left out. If there is an end, the length does not count.
     """

@@ -45,13 +45,13 @@ class Paths:
 
     @property
     def base(self) -> str:
-        """The folder itself if there is one; else the deepest that holds everything that was named."""
+        """The deepest folder that holds everything that was named."""
         return common_folder([_root(path) for path in self.paths])
 
     def __iter__(self) -> Iterator[InputFile]:
         """The recordings; one that is named twice, or found again in a folder, comes once.
 
-        A path that leads nowhere is a recording too: the run says that it is not there.
+        A path that leads nowhere is a recording, too; it fails when it is opened.
         """
         seen: set[Key] = set()
         for path in self.paths:
@@ -78,9 +78,9 @@ class Paths:
             yield from [file for file in found if not os.path.isdir(file)] or [path]
 
     def _search(self, folder: str) -> Iterator[str]:
-        """Recordings inside a folder, and then those of the folders inside it, if those are to be searched.
+        """The recordings in a folder, then those in its folders if they are searched.
 
-        A folder that may not be listed comes itself, so that it is reported when it is opened.
+        A folder that cannot be listed is one of them, so that it fails when it is opened.
         """
         unlisted: list[OSError] = []
         for at, inner, names in os.walk(folder, onerror=unlisted.append):
@@ -99,7 +99,7 @@ class Paths:
 
 
 def _matching(pattern: str) -> Iterator[str]:
-    """What a pattern matches. `**` follows no link, or one that leads to its own folder would be walked for ever."""
+    """The paths that match a pattern. `**` follows no link, since a link to its own folder would never end."""
     parts = [part if part == "**" else part.replace("**", "*") for part in pattern.rstrip(os.sep).split(os.sep)]
     if "**" not in parts:
         yield from glob.iglob(pattern)
@@ -115,7 +115,8 @@ def _matching(pattern: str) -> Iterator[str]:
 def with_list(paths: Sequence[str], *, may_be_sound: bool = False) -> list[str]:
     """The paths, with the list on stdin in the place of the first "-", which stays if a recording is on stdin.
 
-    A list has a path on each line, or ended by a NUL, as from `find -print0`. `may_be_sound`: a recording is taken.
+    A list has a path on each line, or a NUL after each, as from `find -print0`. `may_be_sound`: whether a recording is
+    taken.
 
     Raises:
         ConfigError: there is nothing, an address, or a recording that is not taken, or cannot be kept.
@@ -141,7 +142,7 @@ def with_list(paths: Sequence[str], *, may_be_sound: bool = False) -> list[str]:
 
 
 def _keep(head: bytes, rest: IO[bytes]) -> None:
-    """Makes a file of a recording that comes through a pipe, in the place of stdin: it is read more than once."""
+    """Copies a recording from a pipe to a file that becomes stdin, because it is read more than once."""
     try:
         with tempfile.TemporaryFile(prefix="specdec-") as file:
             file.write(head)
@@ -222,7 +223,7 @@ def all_unreadable(recordings: Iterable[InputFile]) -> dict[str, SpecdecError]:
 
 
 def relative_name(path: str, base: str) -> str:
-    """What to call an absolute path in exports: its place below `base`, or all of it below `outside`."""
+    """The name of an absolute path in exports: its place below `base`, or the whole path below `outside`."""
     name = os.path.relpath(path, base)
     return os.path.join("outside", path.lstrip(os.sep)) if name.startswith(os.pardir) else name
 

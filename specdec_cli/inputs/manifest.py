@@ -71,7 +71,7 @@ class Manifest:
 
 _NAMED: Final = 12  # columns, in a message
 Inputs = Paths | Manifest
-"""Recordings, each once; found while it is iterated. `base`: absolute folder that names in exports are relative to."""
+"""Recordings, each once. `base` is the absolute folder to which names in exports are relative."""
 
 
 def _listed(path: Path, skips: Skips) -> Iterator[Entry]:

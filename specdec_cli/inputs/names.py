@@ -20,11 +20,12 @@ SOUND_ENDINGS: Final = (
 )
 """Pattern of the endings of recordings: folders are searched for them, and tables may leave them out."""
 _ROOT: Final = 0
-_ENDING: Final = re.compile(rf"(.+)\.(?:{SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
+SOUND_FILE: Final = re.compile(rf"(.+)\.(?:{SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
+"""Matches the name of a recording; its group is the name without the ending."""
 
 
 class ByRecording(Generic[_Item]):
-    """Items by the recordings that a table names: a tree of paths from their last part upwards, so that it is linear.
+    """Items by the recordings that a table names: a tree of paths from their last part up, searched in linear time.
 
     Composed and decomposed letters are alike (NFC), and blanks are like `_`, as RTTM writes them. An ending counts as
     one only if recordings have it: `talk.v2` is a whole name.
@@ -119,7 +120,7 @@ def parts_of(path: str) -> tuple[str, ...]:
 
 
 def _stem(name: str) -> str:
-    found = _ENDING.fullmatch(name)
+    found = SOUND_FILE.fullmatch(name)
     return found[1] if found else name
 
 

@@ -16,7 +16,7 @@ class Skips:
     """Entries that were left out or changed: how many, and the first of them.
 
     Attributes:
-        strict: the first one raises ReferencesError instead.
+        strict: whether the first one raises ReferencesError.
         left_out, changed: numbers of entries.
         notes: how files were read that can be read in several ways.
     """

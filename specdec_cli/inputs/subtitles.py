@@ -11,7 +11,7 @@ from typing import Final
 
 from specdec_cli.inputs.entries import Entry, channel_from_1, moment, pieces
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.table_files import cell_text, read_text
+from specdec_cli.inputs.text_files import cell_text, read_text
 from specdec_cli.marks import is_listed
 from specdec_cli.text import show
 
@@ -19,9 +19,9 @@ VTT_NOTE: Final = "NOTE specdec: each cue says how somebody speaks, not what the
 VTT_SAID: Final = "NOTE said: "
 VTT_CHANNEL: Final = "NOTE channel: "
 SRT_SPEAKER: Final = "[{}]: "
-"""What stands before a cue's text, as WhisperX writes it; a name has round brackets in place of square ones."""
+"""Stands before the text of a cue, as WhisperX writes it; square brackets in a name become round ones."""
 SRT_NOTHING: Final = "…"
-"""An empty caption above what is said."""
+"""Stands for an empty caption above what is said."""
 
 _OWN_CUE: Final = re.compile(r"([\d:.,]+) --> ([\d:.,]+)")
 _OWN_PREFIX: Final = re.compile(r"\[([^\]]*)\]: ")
@@ -118,7 +118,7 @@ def _cues(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
 
 
 def _all_named(cues: Sequence[Entry]) -> bool:
-    """Whether every cue begins with `NAME: `, as Zoom writes it, and one name comes again."""
+    """Whether every cue begins with `NAME: `, as Zoom writes it, and a name is repeated."""
     names = [found[1] for cue in cues if cue.speaker is None and (found := _named(cue))]
     return len(names) == len(cues) > len({*names})
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gzip
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, starmap
@@ -17,14 +15,12 @@ from pydantic_core import from_json
 
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.regular_files import open_regular
+from specdec_cli.inputs.text_files import decoded, ending, read_text
 from specdec_cli.text import show, show_name
 
 Object = tuple[str, dict[str, Any]]  # the place of an item or a line of JSON, and what it holds
 Cell = tuple[str, ...]  # what a cell holds: nothing, one text, or (in JSON) a list of them
 
-MOST_BYTES: Final = 256 << 20
-"""Largest table, manifest or file of cuts, unpacked."""
 MOST_ROWS: Final = 2_000_000
 """Most rows of a table: in memory a row takes some hundred times the bytes of the shortest one in a file."""
 JSON: Final = (".json", ".jsonl", ".ndjson")
@@ -45,9 +41,8 @@ OWN_COLUMNS: Final = (
 )
 """The first columns of a table that specdec exported: they identify it, also after edits."""
 _FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)('*[=+\-@\t\r])")
-"""What begins a formula in a cell, or in a part of one that `;` or a tab would make a cell."""
+"""The beginning of a formula in a cell, or in a part of it that `;` or a tab would make a cell."""
 _NO_FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)'('*[=+\-@\t\r])")
-UNDECODED: Final = re.compile(r"[\ud800-\udfff]")
 
 
 class Row(NamedTuple):
@@ -90,11 +85,6 @@ class Table:
         return self.columns[: len(OWN_COLUMNS)] == OWN_COLUMNS
 
 
-def ending(path: Path) -> str:
-    """The ending of a file's name in lower case, without .gz."""
-    return Path(path.name.lower().removesuffix(".gz")).suffix
-
-
 def read_table(path: Path, skips: Skips | None = None, objects: Iterable[Object] | None = None) -> Table:
     """Reads a table in the format that the ending of its name stands for.
 
@@ -118,36 +108,6 @@ def read_table(path: Path, skips: Skips | None = None, objects: Iterable[Object]
         rows = tuple(starmap(_row_of, read_objects(path, skips) if objects is None else objects))
     skips.require_some(rows, f"{path} has no rows.", "It needs the names of the columns, and a row per clip.")
     return Table(path, tuple(dict.fromkeys(chain.from_iterable(row.values for row in rows))), rows)
-
-
-def read_text(path: Path, *, lenient: bool = False) -> str:
-    """The text of a regular file in UTF-8, or in UTF-16, as Praat and Excel write it.
-
-    One whose name ends in .gz is unpacked. `lenient`: bytes that are no UTF-8 become lone surrogates.
-
-    Raises:
-        ReferencesError: it cannot be read, is no text, or has more than `MOST_BYTES` once unpacked.
-    """
-    try:
-        packed = path.name.lower().endswith(".gz")
-        with open_regular(path) as stored, gzip.open(stored) if packed else stored as file:
-            data = file.read(MOST_BYTES + 1)
-    except (OSError, ValueError, EOFError, zlib.error) as error:  # ValueError: a NUL in the path
-        reason = getattr(error, "strerror", None) or str(error)
-        hint = "Check the path and its permissions, and whether the file is complete."
-        raise ReferencesError(f"{path} cannot be read: {reason}.", hint=hint) from error
-    if len(data) > MOST_BYTES:
-        raise ReferencesError(f"{path} holds more than {MOST_BYTES >> 20} MiB.", hint="Split it into smaller files.")
-    if data[:2].count(0) == 1:  # UTF-16 without a mark; no text begins with a NUL
-        data = (codecs.BOM_UTF16_BE if data[0] == 0 else codecs.BOM_UTF16_LE) + data
-    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    try:
-        if utf16:
-            return data.decode("utf-16")
-        return data.decode("utf-8-sig", "surrogateescape" if lenient else "strict")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ReferencesError(f"{path}, line {line}: not UTF-8 text.", hint="Save it as UTF-8.") from error
 
 
 def read_objects(path: Path, skips: Skips) -> Iterator[Object]:
@@ -214,7 +174,7 @@ def _row_of(place: str, value: Mapping[str, Any]) -> Row:
 
 
 def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
-    """The rows of a text of separated cells; those whose cells are not as many as the columns are left out.
+    """The rows of a text of separated cells; rows with more or fewer cells than columns are left out.
 
     A record ends where its number of quotes is even, so that a stray quote costs its own line and no other.
     """
@@ -287,13 +247,3 @@ def _records(
             yield place, cells
         elif any(cells):
             skips.leave_out(place, "not UTF-8 text: save it as UTF-8")
-
-
-def decoded(text: str) -> bool:
-    """Whether all of a text that was read leniently was UTF-8."""
-    return text.isascii() or UNDECODED.search(text) is None
-
-
-def cell_text(value: object) -> str | None:
-    """A text or a number as one line; None for nothing, and for anything else."""
-    return " ".join(str(value).split()) or None if isinstance(value, str | int | float) else None

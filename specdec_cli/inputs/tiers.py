@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.entries import Entry, channel_from_1, span
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.table_files import cell_text, read_text
+from specdec_cli.inputs.text_files import cell_text, read_text
 from specdec_cli.text import show
 
 _VALUE: Final = re.compile(r"![^\n]*|(\"(?:[^\"]|\"\")*+\"|(?<!\S)(?:[-+]?\d[\d.,eE+-]*|<exists>|<absent>)(?!\S))")
@@ -31,7 +31,7 @@ _OF_CAPTIONS: Final = re.compile(r"(?:text|channel|emotions|needs_review|flags|m
 _XML: Final = re.compile(r"\s*<\?xml[^>]{0,200}\?>")  # it may name another encoding
 _MOST_TIERS: Final = 10_000
 _DEEPEST: Final = 8  # levels of annotations that are attached to others
-_AGAIN: Final = "Save it again as a text file, with the program that it is of."
+_AGAIN: Final = "Save it again as a text file, with the program that wrote it."
 
 
 _Span = tuple[float | None, float | None]
@@ -59,7 +59,7 @@ def eaf(path: Path, skips: Skips) -> Iterator[Entry]:
 
 
 def _cuts(path: Path, tiers: Sequence[_Tier], skips: Skips) -> Iterator[Entry]:
-    """Intervals of all tiers but those of words and sounds; equal ones of one speaker are one cut.
+    """Cuts of the intervals of all tiers but those of words and sounds; equal intervals of one speaker are one cut.
 
     A tier is called like its speaker, or `ANN - text`; the labels of a tier `speaker` are speakers. Of a tier `caption`
     only the intervals are taken, since its labels say how somebody speaks, and the texts in a tier `text` about it.
@@ -94,7 +94,7 @@ def _cuts(path: Path, tiers: Sequence[_Tier], skips: Skips) -> Iterator[Entry]:
     skips.require_some(
         found or captioned or not passed,
         f"{path} has no cuts: its tiers are {', '.join(passed[:3])}.",
-        "Tiers of words, phones, syllables and points are passed over: rename one that is of utterances.",
+        "Tiers of words, phones, syllables and points are passed over: rename a tier that holds utterances.",
     )
     yield from found.values()
 
@@ -239,7 +239,7 @@ def _elan(path: Path) -> ElementTree.Element:
 
 
 def _slots(path: Path, root: ElementTree.Element, skips: Skips) -> dict[str | None, float | None]:
-    """The time of each slot, s, from `TIME_ORIGIN` of the media, which ELAN's synchronisation of several media sets."""
+    """The time of each slot, s, counted from the `TIME_ORIGIN` of the media, which ELAN sets to align several media."""
     begins = {_number(media.get("TIME_ORIGIN") or "0") or 0.0 for media in root.iter("MEDIA_DESCRIPTOR")} or {0.0}
     origin_ms = next(iter(begins)) if len(begins) == 1 else 0.0
     if begins != {0.0}:

@@ -65,7 +65,7 @@ def calibration_for(weights: Mapping[str, str | None], chosen: CalibrationFile |
     models = (chosen or read_calibration(SHIPPED)).models
     found = {role: model.temperatures for role, model in models.items() if weights.get(role) == model.weights}
     if chosen is not None and not found:
-        message = "the calibration was fitted to other weights than those of the loaded models"
+        message = "The calibration was fitted to other weights than those of the loaded models."
         raise ConfigError(message, hint="Fit one to transcripts of this pair: specdec calibrate")
     return found or None
 

@@ -31,7 +31,7 @@ class StepCache(Cache):  # type: ignore[misc]
 
 
 def let_layers_compile(module: Any) -> None:
-    """Makes each layer of a decoder run compiled where its cache is a `StepCache`, and elsewhere as before."""
+    """Makes each layer of a decoder run compiled if its cache is a `StepCache`, and else as before."""
     compiled = torch.compile(_layer, dynamic=False, fullgraph=True)
 
     def watch(at: int, layer: Any) -> None:

@@ -65,7 +65,7 @@ class Compilation:
         return f"{done} of {self.total} steps"
 
 
-Watch: TypeAlias = Callable[[Download | Compilation, int], None]
+LoadWatch: TypeAlias = Callable[[Download | Compilation, int], None]
 """Called with what takes long and how much of it is done, in bytes or steps: at its start, and as it goes on."""
 
 
@@ -115,7 +115,7 @@ def plan(config: ModelConfig, weights: Sequence[Path]) -> Download:
     return Download(config.source, missing, cache, shutil.disk_usage(disk).free)
 
 
-def fetch(config: ModelConfig, weights: Sequence[Path], watch: Watch | None) -> None:
+def fetch(config: ModelConfig, weights: Sequence[Path], watch: LoadWatch | None) -> None:
     """Downloads the files of weights that are missing. Raises CheckpointError if the disk has no room for them.
 
     `watch` is told how far the hub's cache has grown; the hub's own bars would be drawn across the display.

@@ -1,4 +1,4 @@
-"""The engine: makes the forwards of all clips, together where several wait for one model.
+"""The engine: makes the forwards of all clips, together if several wait for one model.
 
 Each clip is decoded in a thread of its own. One forward serves all clips that wait for a model. Clips in slots of fixed
 memory (see `Slots`) share a recorded forward, padded to one shape, which costs a GPU next to nothing. Clips with caches
@@ -100,6 +100,12 @@ class Engine(AbstractContextManager["Engine"]):
         """Within the block this thread counts as waiting: it waits for something other than a forward."""
         return self._counting(False)
 
+    @contextmanager
+    def encoder_turn(self) -> Iterator[None]:
+        """Waits until an audio encoder may run; within the block it runs in this thread."""
+        with self.step_aside(), self._encoding:
+            yield
+
     def close(self) -> None:
         """Waits for the running forwards. Clips that are still queued fail."""
         with self._lock:
@@ -112,7 +118,7 @@ class Engine(AbstractContextManager["Engine"]):
     def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
         """See `Session.logits`; blocks until the scores are there."""
         if not session.is_read or not text:
-            with self.step_aside(), self._encoding:
+            with self.encoder_turn():
                 return session.forward(text, positions)
         job = _Job((session, tuple(text), positions), getattr(self._local, "counted", False))
         with self._lock:

@@ -1,4 +1,4 @@
-"""Products of linear layers on a CPU, by kernels that are faster than PyTorch's own choice where there are many rows.
+"""Products of linear layers on a CPU, by kernels that are faster than PyTorch's own choice for many rows.
 
 In float32 PyTorch multiplies by MKL, which on processors of other makers than Intel runs at less than half of the speed
 of oneDNN; both are part of PyTorch, and differ in rounding alone. An x86 processor without AVX-512 multiplies 16-bit
@@ -52,7 +52,7 @@ class FastLinear(nn.Linear):
 
 
 def replace_layers(module: Any, encoder_dtype: str | None) -> None:
-    """Makes every linear layer on a CPU a `FastLinear`, and runs 16-bit convolutions in float32 where that is faster.
+    """Makes every linear layer on a CPU a `FastLinear`, and runs 16-bit convolutions in float32 if that is faster.
 
     `encoder_dtype` "int8": the audio encoder multiplies in int8. Raises CheckpointError if it runs on no CPU that has
     kernels for int8.

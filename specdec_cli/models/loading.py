@@ -19,7 +19,7 @@ from specdec_cli.config.schema import RuntimeConfig
 from specdec_cli.errors import CheckpointError, first_line
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.checkpoint import LOCAL_ONLY, Checkpoint, fingerprint, open_checkpoint, stored_dtype
-from specdec_cli.models.download import Compilation, Download, Watch, fetch, plan, size
+from specdec_cli.models.download import Compilation, Download, LoadWatch, fetch, plan, size
 from specdec_cli.models.limits import outline, require_held
 from specdec_cli.models.packed import BITS, PackedLinear, empty_packed, require_product
 from specdec_cli.models.processor import Processor
@@ -62,7 +62,7 @@ class Needs:
         return f"{self.config.label} · {self.parameters / 1e6:,.0f} million parameters in {kind} · {takes}"
 
 
-def load_model(config: ModelConfig, runtime: RuntimeConfig, watch: Watch | None = None) -> AudioLM:
+def load_model(config: ModelConfig, runtime: RuntimeConfig, watch: LoadWatch | None = None) -> AudioLM:
     """Loads and tests one configured model; `watch` is called while weights are downloaded or steps are compiled.
 
     Raises CheckpointError if the checkpoint is missing, of another family or format, or incomplete, or if the model

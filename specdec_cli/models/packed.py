@@ -3,7 +3,7 @@
 A step of a large model at batch 1 waits for its weights to arrive from memory, so that a quarter of the bytes is up to
 a quarter of the time. PyTorch's CPU kernels are fast for a few rows. For more rows, some outputs' weights at a time are
 turned back into the activations' number format, few enough to stay in the processor's cache. A prefill in bfloat16
-multiplies in int8 where the CPU has the instructions, in half of the time; that rounds far less than four bits do.
+multiplies in int8 if the CPU has the instructions, in half of the time; that rounds far less than four bits do.
 On a GPU both products can be captured in a CUDA graph, and no row depends on its neighbours.
 
 torchao 0.18 has no four bits for CPUs but a prototype over the same kernel. With its eight bits a layer of 2,048 by

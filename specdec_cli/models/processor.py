@@ -40,7 +40,7 @@ class Prompt:
     audio: Mapping[str, torch.Tensor]  # on the CPU, by the names of the module's forward; log-mel features in float32
     # mono [n] at the model's rate, for a cloud that computes features itself
     waveform: npt.NDArray[np.float32] | None = field(default=None, repr=False)
-    unformatted: tuple[str, str | None] | None = None  # instruction and system prompt, where a server makes the ids
+    unformatted: tuple[str, str | None] | None = None  # instruction and system prompt, if a server makes the ids
 
 
 class Processor:
@@ -57,15 +57,15 @@ class Processor:
         text_config = config.get_text_config(decoder=True)
         self.logits_size = int(text_config.vocab_size)
         self.context = _context(text_config)  # positions of prompt and text together
-        pieces: dict[str, int] = self.tokenizer.get_vocab()
+        tokens: dict[str, int] = self.tokenizer.get_vocab()
         # Voxtral's table lacks ids of parts of characters
-        self.vocab_size = max(*pieces.values(), len(self.tokenizer) - 1) + 1
+        self.vocab_size = max(*tokens.values(), len(self.tokenizer) - 1) + 1
         if self.vocab_size > self.logits_size:
             raise CheckpointError(
                 f"{name} has {self.logits_size} token ids, but its tokenizer goes up to {self.vocab_size - 1}",
                 hint="Use the tokenizer.json that belongs to the checkpoint.",
             )
-        self.eos_ids = eos_ids_of(name, generation.eos_token_id, self.tokenizer.eos_token_id, pieces, self.logits_size)
+        self.eos_ids = eos_ids_of(name, generation.eos_token_id, self.tokenizer.eos_token_id, tokens, self.logits_size)
         stand_ins = family.placeholders(config)
         self.placeholders = set(stand_ins)  # ids that stand for audio, image or video
         self.placeholder_id = next(iter(stand_ins), -1)  # stands for one audio token
@@ -129,15 +129,15 @@ class Processor:
 
     def word(self, id_: int) -> str:
         """The text of one token, with the space before it that some tokenizers drop at the beginning of a text."""
-        text, piece = self.text([id_]), self.tokenizer.convert_ids_to_tokens(id_)
-        return f" {text}" if text and isinstance(piece, str) and piece[0] in "▁Ġ" and text[0] != " " else text
+        text, token = self.text([id_]), self.tokenizer.convert_ids_to_tokens(id_)
+        return f" {text}" if text and isinstance(token, str) and token[0] in "▁Ġ" and text[0] != " " else text
 
-    def piece(self, id_: int) -> str:
+    def token_text(self, id_: int) -> str:
         """The text of one token, special ones included."""
         return str(self.tokenizer.decode([id_]))
 
     def fingerprints(self) -> dict[str, str]:
-        """Hashes by name: `tokenizer` (which ids mean which pieces) and `prompts` (ids and features of test clips)."""
+        """Hashes by name: `tokenizer` (which ids mean which tokens) and `prompts` (ids and features of test clips)."""
         digest = hashlib.sha256()
         for seconds in _TEST_SOUND_S:
             for system in (None, "Test.") if self.family.takes_system else (None,):
@@ -172,7 +172,7 @@ def test_sound(seconds: float, sampling_rate: int) -> npt.NDArray[np.float32]:
 
 def same_prompts(one: Processor, other: Processor) -> bool:
     """Whether two processors make the same prompt of a clip and an instruction."""
-    return one is other or (one.prompt_settings(), _pieces(one)) == (other.prompt_settings(), _pieces(other))
+    return one is other or (one.prompt_settings(), _table(one)) == (other.prompt_settings(), _table(other))
 
 
 def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
@@ -180,7 +180,7 @@ def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
 
     Raises TokenizerMismatchError if that prefix lacks an eos id of either model.
     """
-    mine, theirs = _pieces(edge), _pieces(cloud)
+    mine, theirs = _table(edge), _table(cloud)
     most = min(len(mine), len(theirs))
     shared = next((id_ for id_ in range(most) if mine[id_] != theirs[id_]), most)
     if (highest := max(*edge.eos_ids, *cloud.eos_ids)) >= shared:
@@ -216,22 +216,22 @@ def effective(settings: ScoringConfig, processor: Processor) -> ScoringConfig:
     return settings.model_copy(update=opened)
 
 
-def _pieces(processor: Processor) -> list[str | None]:
+def _table(processor: Processor) -> list[str | None]:
     table: list[str | None] = [None] * processor.vocab_size
-    for piece, id_ in processor.tokenizer.get_vocab().items():
-        table[id_] = piece
+    for token, id_ in processor.tokenizer.get_vocab().items():
+        table[id_] = token
     return table
 
 
 def eos_ids_of(
-    name: str, declared: object, of_tokenizer: int | None, pieces: Mapping[str, int], rows: int
+    name: str, declared: object, of_tokenizer: int | None, tokens: Mapping[str, int], rows: int
 ) -> tuple[int, ...]:
     """The ids that end a text: those of generation_config.json, or else the end of a turn, or else the tokenizer's own.
 
     Raises CheckpointError for an id beyond `rows`, the number of scores.
     """
     if declared is None or declared == []:
-        declared = pieces.get(_CHAT_END, of_tokenizer)
+        declared = tokens.get(_CHAT_END, of_tokenizer)
     ids = declared if isinstance(declared, list) else [declared]
     if not all(isinstance(id_, int) and 0 <= id_ < rows for id_ in ids):
         raise CheckpointError(

@@ -31,8 +31,8 @@ class RemoteProcessor(Processor):
         self.config = SimpleNamespace(specdec_prompts=whole.get("specdec_prompts"))
         self.generation: Any = SimpleNamespace(**{key: generation.get(key) for key in (*GENERATION_NAMES, _SUPPRESSED)})
         self.tokenizer = _tokenizer(self.name, folder)
-        pieces: dict[str, int] = self.tokenizer.get_vocab()
-        self.vocab_size = max(pieces.values()) + 1
+        tokens: dict[str, int] = self.tokenizer.get_vocab()
+        self.vocab_size = max(tokens.values()) + 1
         processing = _read(folder, "processor_config.json")
         thinker = _UNNAMED.get(str(whole.get("model_type")), {}) | whole.get("thinker_config", whole) | processing
         stand_ins = [thinker[name] for name in PLACEHOLDERS if isinstance(thinker.get(name), int)]
@@ -42,8 +42,8 @@ class RemoteProcessor(Processor):
         self.placeholders = set(stand_ins)
         self.banned_ids = tuple(sorted({*stand_ins, *(generation.get(_SUPPRESSED) or ())}))
         end = _read(folder, "tokenizer_config.json").get("eos_token")
-        end_id = pieces.get(str(end["content"] if isinstance(end, dict) else end))
-        self.eos_ids = eos_ids_of(self.name, generation.get("eos_token_id"), end_id, pieces, self.vocab_size)
+        end_id = tokens.get(str(end["content"] if isinstance(end, dict) else end))
+        self.eos_ids = eos_ids_of(self.name, generation.get("eos_token_id"), end_id, tokens, self.vocab_size)
         extractor = processing.get("feature_extractor", _read(folder, "preprocessor_config.json"))
         self.sampling_rate = int(extractor.get("sampling_rate", 16_000))
         self.window_s = float(extractor.get("chunk_length") or 30.0)
@@ -60,10 +60,10 @@ class RemoteProcessor(Processor):
         return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
     def word(self, id_: int) -> str:
-        text, piece = self.text([id_]), self.tokenizer.id_to_token(id_)
-        return f" {text}" if text and piece and piece[0] in "▁Ġ" and text[0] != " " else text
+        text, token = self.text([id_]), self.tokenizer.id_to_token(id_)
+        return f" {text}" if text and token and token[0] in "▁Ġ" and text[0] != " " else text
 
-    def piece(self, id_: int) -> str:
+    def token_text(self, id_: int) -> str:
         return str(self.tokenizer.decode([id_], skip_special_tokens=False))
 
 
@@ -95,7 +95,7 @@ def _folder(config: ModelConfig, *, offline: bool) -> Path:
 
 
 def _read(folder: Path, name: str) -> dict[str, Any]:
-    """The object in a JSON file; empty where there is no such file."""
+    """The object in a JSON file; empty if there is no such file. Raises CheckpointError."""
     try:
         return dict(json.loads((folder / name).read_bytes()))
     except FileNotFoundError:

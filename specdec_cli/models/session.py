@@ -32,7 +32,7 @@ class Session:
         vocab_size: ids from `vocab_size` on are never scored; None: the tokenizer's number of ids.
         engine: makes the forwards, together with those of other clips; None: the session makes its own.
 
-    Raises ContextError where prompt and text together would not fit into the model's context.
+    Raises ContextError if prompt and text together would not fit into the model's context.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ An eager forward launches hundreds of kernels one by one, and a GPU waits for th
 all at once, but reads and writes the same memory each time and feeds the same number of tokens. So a clip has a slot
 of fixed memory, and a forward of B clips with q tokens each reads `ids [B, q]`, `slot [B]` and `start [B]`.
 Positions and mask follow from `start` on the device. Fewer tokens or clips are padded: a short clip's padding lies
-behind its text, where nothing attends to it and the next forward overwrites; a missing clip's is written to `SPARE`
+after its text, where nothing attends to it and the next forward overwrites it; a missing clip's is written to `SPARE`
 places at the end of a slot, which no text reaches.
 """
 

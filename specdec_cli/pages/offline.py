@@ -30,7 +30,7 @@ def asset(*names: str) -> str:
 
 
 def policy(script: str, style: str) -> str:
-    """A Content-Security-Policy that allows nothing but what the page brings along, named by its hash."""
+    """A Content-Security-Policy that allows the page's own script and style, by their hashes, and nothing else."""
     digests = (base64.b64encode(hashlib.sha256(source.encode()).digest()).decode() for source in (script, style))
     own = "script-src 'sha256-{}'; style-src 'sha256-{}'".format(*digests)
     return f"default-src 'none'; {own}; img-src data:; media-src blob:; base-uri 'none'; form-action 'none'"

@@ -47,7 +47,7 @@ def read_sound(
     channel: int | None = None,
     track: int | None = None,
 ) -> ClipSound:
-    """A clip as it was captioned; pieces of a recording in a row share one decoding.
+    """A clip as it was captioned. Pieces of one recording that are read one after the other share one decoding.
 
     `channel` and `track` count from 1; None: the mean of all channels, and the default track.
 

@@ -1,4 +1,4 @@
-"""What all pictures share: matplotlib, the fonts, the colours, and how they are written."""
+"""The common parts of pictures: matplotlib, fonts, colours, and the writing of image files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SETTINGS: Final[Any] = {
 
 
 def picture(draw: Callable[[Figure], None], kind: str, description: str) -> tuple[bytes, bool]:
-    """What `draw` draws, under this project's settings, as an image file of one of `KINDS`.
+    """An image file of one of `KINDS` with what `draw` draws, in this project's style.
 
     Returns the file, the same bytes each time on one machine, and whether its fonts have all of the characters.
     """

@@ -172,7 +172,7 @@ def _entropy(panel: Axes, spans: Sequence[TimelineSpan]) -> None:
             at = span.start + (number + 0.5) / len(rounds) * (span.end - span.start)
             points["block escalated to the cloud" if escalated else "block kept"].append((at, nats))
     for name, places in points.items():
-        panel.plot([x for x, _ in places], [y for _, y in places], **_POINTS[name])
+        panel.plot([x for x, _ in places], [y for _, y in places], clip_on=False, **_POINTS[name])  # at 0 too
     panel.set_ylabel("entropy, nats\nof each block", fontsize=9)
     panel.set_ylim(bottom=0)
 

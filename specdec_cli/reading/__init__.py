@@ -1,4 +1,4 @@
-"""Captions as text: where they stop describing, and what makes them no description."""
+"""Captions as text: where they stop describing, and which are no description."""
 
 from specdec_cli.reading.captions import caption_of, description_end, fault_of, flags_of, language_of, settled
 

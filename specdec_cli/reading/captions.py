@@ -1,14 +1,14 @@
 """Where a caption ends (before the first sentence for the listener), and what makes a text no description.
 
 Instruction-tuned models close a description with an offer, a question back or an invented turn of the user's. Such a
-sentence shows itself by its form: a second person, an offer or a wish, a question, the name of a turn. A sentence that
-takes the listener for the speaker ("you sound tired") describes. What stands in quotation marks is what somebody else
-says, and does not count. A first sentence that describes is never left out.
+sentence is found by its form: a second person, an offer or a wish, a question, the name of a turn. A sentence that
+takes the listener for the speaker ("you sound tired") describes. A quotation is what somebody else says, and does not
+count. A first sentence that describes is never left out.
 
-The rule is a function of the text alone, and what it finds in a prefix it finds at the same place in every
-continuation: an offer and the name of a turn as soon as they are written, all else once its sentence is. So a text
-that ends as soon as the rule applies is cut where the whole text would be, however it was divided into blocks. Only
-where a text has ended is its last sentence judged by what there is.
+The rule is a function of the text alone. Where it applies to a prefix, it applies at the same place to every
+continuation: to an offer or the name of a turn as soon as it is written, to other sentences once they are complete. So
+a text that ends as soon as the rule applies is cut where the whole text would be, in blocks of any length. The last
+sentence of a finished text counts as complete.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _WORDS: Final = {
     "en": (re.compile(r"[A-Za-zÀ-ɏ]{2,}(?:['’][A-Za-z]+)*|\b[AI]\b"), 1.0, 3.0),
     "other": (re.compile(r"[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]{2,}"), 1.0, 3.0),
 }
-"""A word or a character, how many make a word, and the words that tell a language: names may be in Latin letters."""
+"""Language -> pattern of a unit, units a word, and words needed: names in Chinese may be in Latin letters."""
 
 
 def caption_of(text: str) -> str:
@@ -60,7 +60,7 @@ def caption_of(text: str) -> str:
 
 
 def description_end(text: str, *, finished: bool = False) -> int | None:
-    """Where a text (`finished`: nothing follows) stops describing, an index; None if it has not, as far as it shows."""
+    """Index where a text stops describing; None if it has not so far. `finished`: nothing follows."""
     if not finished:
         text = _UNFINISHED.sub("", text)
     described, others, start = False, 0, 0
@@ -80,7 +80,7 @@ def description_end(text: str, *, finished: bool = False) -> int | None:
 def settled(text: str) -> str:
     """The part of an unfinished text that `caption_of` keeps of every continuation: all but its last sentence.
 
-    Nothing, as long as no sentence describes: an offer that follows would leave nothing of it.
+    Empty as long as no sentence describes, since an offer may follow, of which nothing is kept.
     """
     text, start = _UNFINISHED.sub("", text[: description_end(text)]), 0
     *complete, last = sentences_of(text)
@@ -93,7 +93,7 @@ def settled(text: str) -> str:
 
 
 def sentences_of(text: str) -> list[str]:
-    """The sentences, with the spaces that follow each; what is quoted, and the marks, as NUL characters."""
+    """The sentences, each with the spaces behind it; quotations and their marks become NUL characters."""
     bare = _QUOTED.sub(lambda found: "\0" * len(found[0]), text)
     breaks = (found.end() for found in _BREAK.finditer(text))
     starts = [0, *(end for end in breaks if bare[end - 1] != "\0")]
@@ -102,7 +102,7 @@ def sentences_of(text: str) -> list[str]:
 
 @lru_cache(maxsize=256)  # a text is judged after every token, and all sentences but its last stay what they are
 def _for_listener(sentence: str, *, first: bool, complete: bool) -> bool:
-    """Whether a sentence shows that it is for the listener; `complete`: nothing more of it may come.
+    """Whether a sentence is for the listener, by its form; `complete`: nothing more of it may come.
 
     If nothing before it describes (`first`), only a plain offer or question counts, and no refusal.
     """
@@ -123,7 +123,7 @@ def _for_listener(sentence: str, *, first: bool, complete: bool) -> bool:
 
 
 def language_of(text: str) -> str | None:
-    """The language of most of a text, quotations apart: zh, en, `other` scripts; None if there is too little."""
+    """The language of most of a text without its quotations: zh, en, `other` scripts; None if the text is too short."""
     bare = "".join(sentences_of(text)).replace("\0", " ")
     for part in (bare, text):
         words = {name: len(pattern.findall(part)) / size for name, (pattern, size, _) in _WORDS.items()}
@@ -151,7 +151,7 @@ def fault_of(text: str, language: Language) -> Literal["refusal", "language"] | 
 
 
 def flags_of(text: str, language: Language) -> tuple[Flag, ...]:
-    """Everything that makes a finished text no description in `language`."""
+    """The flags of a finished text: why it is no description in `language`."""
     caption = caption_of(text)
     empty = re.search(r"\w", caption) is None
     wrong = language_of(text if empty else caption) not in (language, None)

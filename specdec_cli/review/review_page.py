@@ -26,7 +26,7 @@ from specdec_cli.transcript.records import Transcript
 from specdec_cli.types import FLAG_WORDS, Claim
 
 _PAGE_BYTES_A_SECOND: Final = BIT_RATE / 8 * 4 / 3  # base64
-_SHOWN: Final = {"language", "caption", "scores", "speaker", "text"}
+_SHOWN: Final = {"language", "caption", "scores", "speaker", "text", "channel"}
 """Fields of a transcript that the page shows as they are, where it has them."""
 
 

@@ -23,7 +23,7 @@ from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.engine import encoders_and_threads
 from specdec_cli.run import Run
 from specdec_cli.serve.api_error import ApiError
-from specdec_cli.serve.clips import ServeEngine
+from specdec_cli.serve.engine import ServeEngine
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.requests import PREFIX
 from specdec_cli.transcript import Transcript

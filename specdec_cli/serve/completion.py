@@ -144,8 +144,8 @@ def _logprob(token: Token, listed: int, writer: Processor) -> dict[str, Any]:
     """A committed token in the API's form, with the `listed` most likely ones in its place."""
 
     def named(id_: int, value: float) -> dict[str, Any]:
-        piece = writer.piece(id_)
-        return {"token": piece, "logprob": round(value, 4), "bytes": list(piece.encode("utf-8", "replace"))}
+        text = writer.token_text(id_)
+        return {"token": text, "logprob": round(value, 4), "bytes": list(text.encode("utf-8", "replace"))}
 
     likeliest = {id_: math.log(p) for id_, p in token.alternatives[1] if p > 0}
     top = [named(*pair) for pair in list(likeliest.items())[:listed]]

@@ -24,9 +24,9 @@ from specdec_cli.serve import chat, page
 from specdec_cli.serve.api_error import ApiError
 from specdec_cli.serve.bodies import Bodies, Body, results
 from specdec_cli.serve.captions import Captions
-from specdec_cli.serve.clips import Service
 from specdec_cli.serve.limits import ServeLimits, has_token
 from specdec_cli.serve.metrics import Metrics
+from specdec_cli.serve.verification import Service
 
 _log = logging.getLogger("specdec_cli.serve")
 

@@ -21,9 +21,10 @@ from specdec_cli.config.resolve import ResolvedConfig
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels import Lexicon
 from specdec_cli.serve.captions import Captions
-from specdec_cli.serve.clips import ServeEngine, Service
 from specdec_cli.serve.endpoints import Offer, create_app, event
+from specdec_cli.serve.engine import ServeEngine
 from specdec_cli.serve.limits import ServeLimits
+from specdec_cli.serve.verification import Service
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from typing import Final
 
 from pydantic_core import from_json
 
-from specdec_cli.errors import AudioContentError
+from specdec_cli.errors import AudioContentError, WrongFileError
+from specdec_cli.inputs.names import SOUND_FILE
 from specdec_cli.inputs.recording import Key
 from specdec_cli.journal import StoredLine, read_lines
 from specdec_cli.transcript.records import Transcript, TranscriptHead
@@ -96,9 +97,13 @@ def all_captioned(current: Sequence[LineState]) -> bool:
 def stored_lines(path: Path) -> Iterator[Line]:
     """All lines of a file, superseded ones included, without locking it; half a line at the end is left out.
 
-    Raises TranscriptError if the file holds something else, or cannot be read.
+    Raises:
+        TranscriptError: it is a recording, holds something else, or cannot be read.
     """
-    half = (b"\0", b"{")  # beginnings of what a killed run may leave
+    if SOUND_FILE.fullmatch(path.name) and path.exists():
+        hint = "Caption it first, and name the transcripts: specdec batch RECORDINGS -o captions.jsonl"
+        raise WrongFileError(f"{path} is a recording, and transcripts are read here.", hint=hint)
+    half = (b"\0", b"{")  # what a killed run may leave
     return (head_of(path, line) for line in read_lines(path) if not (line.torn and line.raw.startswith(half)))
 
 

@@ -83,7 +83,7 @@ class EncoderPasses(Record):
 
 
 class Totals(Record):
-    """Sums over the rounds. Ratios are null where their denominator is 0."""
+    """Sums over the rounds. A ratio is null if its denominator is 0."""
 
     tokens: int = Field(description="committed tokens, eos included")
     rounds: int
@@ -93,15 +93,15 @@ class Totals(Record):
     corrected: int = Field(description="rounds whose cloud token replaced a drafted one")
     bonus: int = Field(description="rounds whose block was accepted whole and followed by a token of the cloud's")
     acceptance_rate: float | None = Field(description="accepted / drafted")
-    escalation_rate: float | None = Field(description="escalations / rounds; null where no cloud takes part")
+    escalation_rate: float | None = Field(description="escalations / rounds; null if no cloud takes part")
     edge_token_share: float | None = Field(description="committed tokens that the edge drafted / tokens")
     run_on: int | None = maybe(
-        "tokens that the cloud generated after its own of a round; null where it wrote all or nothing"
+        "tokens that the cloud generated after its own of a round; null if it wrote all or nothing"
     )
     network_ms: Figure | None = maybe("time on the network, ms; null for a loaded cloud")
     hidden_ms: Figure | None = maybe("drafting of kept blocks while earlier ones were verified by a remote cloud, ms")
     thrown_away: int | None = maybe("tokens drafted ahead in vain")
-    near_ties: int | None = maybe("sum over the rounds; null where nothing was verified")
+    near_ties: int | None = maybe("sum over the rounds; null if nothing was verified")
     guessed: int | None = maybe("tokens guessed and scored with the next one, by models loaded here; null: off")
     guesses_kept: int | None = maybe("of these, those that stood, each of which saved a forward; null: off")
     forwards_edge: int | None = Field(description="runs of the edge's language model, prefill included")
@@ -155,11 +155,11 @@ class ClassScores(Record):
     classes: dict[str, Figure] = Field(description="class -> probability; with `other` they add up to 1")
     other: Figure = Field(description="probability of words that name no class, or none that can be told")
     temperature: Figure | None = maybe("T of the calibration, p^(1/T) scaled to the same sum; null: not calibrated")
-    edge: str | None = maybe("class that the edge drafted, where it differs; null: none, or it was not verified")
+    edge: str | None = maybe("class that the edge drafted, if it differs; null: none, or it was not verified")
 
 
 def _malformed(place: str, reason: str) -> WrongFileError:
-    hint = "Name a file of transcripts (.jsonl). If it is one: Delete that line, and caption the recording again."
+    hint = "Name a file of transcripts (.jsonl). If it is one, delete that line and caption the recording again."
     return WrongFileError(f"{place} is no transcript of schema 1: {reason}.", hint=hint)
 
 
@@ -175,7 +175,7 @@ class TranscriptHead(Record):
     duration_s: Seconds | None = Field(description="of the recording or piece, s")
     start_s: Seconds | None = maybe("start of the piece in the recording, s")
     end_s: Seconds | None = maybe("end of the piece in the recording, s")
-    piece: int | None = maybe("0-based, of the piece, where there are several", ge=0)
+    piece: int | None = maybe("0-based, of the piece, if there are several", ge=0)
     pieces: int | None = maybe("how many pieces the recording was cut into", ge=1)
     recording_s: Seconds | None = maybe("length of the recording that the piece is of, s; null: unknown, or whole")
     channel: int | None = maybe("channel of the recording that was read, from 1; left out: the mean of all", ge=1)
@@ -193,12 +193,12 @@ class TranscriptHead(Record):
     )
     labels: dict[str, str | None] | None = maybe("attribute -> class that is named, null: none; left out if not asked")
     emotions: tuple[Text, ...] | None = maybe("emotion words that are said, in their normal form; left out alike")
-    scores: dict[str, ClassScores] | None = maybe("attribute -> probabilities of its classes, where they are known")
+    scores: dict[str, ClassScores] | None = maybe("attribute -> probabilities of its classes, if they are known")
     needs_review: bool | None = maybe("whether the models disagree, or a class is unlikely; left out if not asked")
     measured: Measured | None = maybe("figures of the sound; left out if not asked")
     agrees: dict[str, bool | None] | None = maybe("attribute -> whether class and figure fit; null: one is missing")
     finish_reason: FinishReason | None
-    degraded: Text | None = maybe("why the edge wrote on without the cloud; left out where it did not have to")
+    degraded: Text | None = maybe("why the edge wrote on without the cloud; left out if it did not have to")
     error: ErrorInfo | None = None
     warnings: tuple[Text, ...] = Field(
         default=(), description="what to know of settings and recording; left out if nothing"
@@ -260,7 +260,7 @@ class Transcript(TranscriptHead):
 
     @property
     def probabilities(self) -> dict[str, float]:
-        """Attribute -> probability of the class that the caption names, where it is known."""
+        """Attribute -> probability of the class that the caption names, if it is known."""
         said, scores = self.labels or {}, self.scores or {}
         return {
             name: each.classes[class_] for name, each in scores.items() if (class_ := said.get(name)) in each.classes

@@ -40,7 +40,7 @@ class Round(Record):
     index: Annotated[int, Field(ge=0)]
     """0-based number of the round"""
     draft_ids: tuple[int, ...]
-    """drafted token ids; none where the cloud generates without a draft"""
+    """drafted token ids; none if the cloud generates without a draft"""
     entropy: tuple[Figure, ...]
     """of the drafting model at each drafted token, nats"""
     gate_values: tuple[Figure, ...]
@@ -62,7 +62,7 @@ class Round(Record):
     gate_value: Figure | None = None
     """the block's, which is compared with the threshold; null: nothing was drafted"""
     max_entropy: Figure | None = None
-    """largest of `entropy`, nats; null where nothing was drafted"""
+    """largest of `entropy`, nats; null: nothing was drafted"""
     network_ms: Figure | None = None
     """time on the network, ms; null for a loaded cloud"""
     least_entropy: tuple[Figure, ...] | None = None
@@ -127,6 +127,6 @@ class Round(Record):
             waking=draft.gate_state.waking,
             draft_text=writer.text(draft.ids),
             committed_text=committed_text,
-            draft_pieces=tuple(map(writer.piece, draft.ids)),
-            committed_pieces=tuple(map(writer.piece, block.committed_ids)),
+            draft_pieces=tuple(map(writer.token_text, draft.ids)),
+            committed_pieces=tuple(map(writer.token_text, block.committed_ids)),
         )

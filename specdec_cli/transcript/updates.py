@@ -20,7 +20,7 @@ class EventText:
     caption: str = ""  # so far, without special tokens
     labels: Mapping[str, str | None] | None = None  # attribute -> class that the finished caption names; None: unset
     claims: tuple[Claim, ...] | None = None  # labels that can be measured, beside the figures; None: unset
-    probabilities: Mapping[str, float] = field(default_factory=dict)  # attribute -> of its class, where it is known
+    probabilities: Mapping[str, float] = field(default_factory=dict)  # attribute -> probability of its class, if known
     flags: tuple[Flag, ...] = ()  # of the finished caption
     claims_in: ClaimsIn | None = None  # finds the claims in a text of this clip; None: nothing is measured
 

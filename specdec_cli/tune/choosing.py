@@ -16,7 +16,7 @@ from specdec_cli.types import Cost
 
 
 def worth_running(outcomes: Sequence[SettingOutcome], plan: TuningPlan) -> list[Candidate]:
-    """The settings to run: of each gate the best estimated ones within a third, two thirds and all of the budget.
+    """The settings to run: of each gate the best by replays within a third, two thirds and all of the budget.
 
     With a risk, the settings to certify.
     """

@@ -56,14 +56,14 @@ class Consequences:
         self._classes, self._weights = classes, weights or {}
 
     def weight(self, track: Track, position: int) -> float:
-        """Of what the cloud's token changes in place of the edge's, the rest of the text as it is; 0: no class."""
+        """The largest weight of a class that the cloud's token changes in place of the edge's; 0: it changes none."""
         changed = self._changed(track, position, track.target[position])
         return max((self._weights.get(name, 1.0) for name in changed), default=0.0)
 
     def decided(self, traces: Sequence[Trace]) -> dict[int, str]:
-        """Token id -> the attribute that it decides: what changes most often where it and its rival change places.
+        """Token id -> the attribute that it decides: the one that changes most often if its rival takes its place.
 
-        Of the tokens that the edge ever chose, or nearly chose, where it was not certain; others decide nothing.
+        Tokens are those that the edge chose or nearly chose while it was unsure; others decide nothing.
         """
         votes: defaultdict[int, Counter[str]] = defaultdict(Counter)
         for track in (track for trace in traces for track in (trace.edge, trace.cloud)):
@@ -85,12 +85,12 @@ class Consequences:
 
 
 def examples(traces: Sequence[Trace], groups: Sequence[str | int], consequences: Consequences) -> list[Example]:
-    """Every position of both texts of these clips once; `groups` are the speaker or clip of each."""
+    """Every position of both texts of these clips, shared ones once; `groups`: the speaker or clip of each."""
     found: list[Example] = []
     for trace, group in zip(traces, groups, strict=True):
         pairs = enumerate(zip(trace.edge.ids, trace.cloud.ids, strict=False))
         parting = next((place for place, (one, other) in pairs if one != other), len(trace.cloud.ids))
-        for track, first in ((trace.edge, 0), (trace.cloud, parting + 1)):  # from there its history is its own
+        for track, first in ((trace.edge, 0), (trace.cloud, parting + 1)):  # from there the texts differ
             for place in range(first, len(track.ids)):
                 weight = consequences.weight(track, place)
                 found.append(Example(track.edge[place], place, weight > 0, group, weight or 1.0))
@@ -136,7 +136,7 @@ def fit(found: Sequence[Example], decided: Mapping[int, str], *, seed: int = 0) 
 
 
 def _features(example: Example, decided: Mapping[int, str], names: Sequence[str]) -> list[float]:
-    """Those of the token, and 1 for the attribute that it decides."""
+    """The features of the token, and 1 for the attribute that it decides."""
     own = {name: feature([example.token], 0, example.place) for name, feature in OF_TOKEN.items()}
     attribute = decided.get(example.token.id)
     return [own[name] if name in own else float(name == attribute) for name in names]

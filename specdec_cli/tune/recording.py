@@ -12,14 +12,16 @@ from typing import Any, Final, Literal
 from pydantic import Field, ValidationError
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.config import AcceptanceConfig, Config
+from specdec_cli.config import Config
+from specdec_cli.config.decoding_schema import AcceptanceConfig
 from specdec_cli.decoding.ahead import CloudCalls
-from specdec_cli.decoding.assemble import Pair, ends_of
+from specdec_cli.decoding.assemble import ends_of
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.length import Costs
 from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.decoding.pick import choices
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
@@ -138,7 +140,7 @@ def record_tracks(
 
 
 def _track(text: Sequence[int], edge: Drafter, cloud: LocalVerifier, groups: Groups) -> Track:
-    """By one more pass of each model over a text, which gives its processed scores [n, vocab]."""
+    """The track of a text, by one more pass of each model, which gives processed scores [n, vocab]."""
     edge_scores, cloud_scores = (model.scores.after(text[:-1], len(text), guesses=False) for model in (edge, cloud))
     evidence = evidence_of(edge_scores, None, groups, edge.session.model.name)
     target = choices(cloud_scores, cloud.session.model.name)
@@ -146,7 +148,7 @@ def _track(text: Sequence[int], edge: Drafter, cloud: LocalVerifier, groups: Gro
 
 
 class StoredRecordings(Journal[Trace | Transcript]):
-    """What was recorded, and the transcripts of runs, from which a later tuning goes on; errors as of the base.
+    """Recordings and the transcripts of runs, from which a later tuning goes on; errors as in the base class.
 
     Recordings are accepted that were made with the models, prompts and settings of `setup`.
     """
@@ -171,7 +173,7 @@ class StoredRecordings(Journal[Trace | Transcript]):
             raise WrongFileError(f"{place} is no recording of this version of specdec.", hint=hint) from error
 
     def take(self, entry: Trace | Transcript) -> None:
-        """Keeps it by its clip."""
+        """Keeps an entry by its clip."""
         if isinstance(entry, Trace):
             self.recordings[entry.sha256] = entry
         elif entry.error is None:
@@ -188,7 +190,7 @@ class StoredRecordings(Journal[Trace | Transcript]):
         return [known[sha256].model_copy(update={"file": path}) for sha256, path in clips.items() if sha256 in known]
 
     def run_all(self, steps: Sequence[_Step], watch: Watch) -> None:
-        """Adds what steps make; an error costs its own step only.
+        """Adds the lines that steps make. The error of a step is shown, and the next step is taken.
 
         Raises:
             TranscriptError: a line cannot be written, which the next step would not change.

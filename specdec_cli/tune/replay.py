@@ -43,7 +43,7 @@ AWAKE: Final[Mapping[GateName, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One setting: those of `Gate`, and k, the tokens drafted per block; with `wake` drafts are deferred."""
+    """A gate with its thresholds, and k, the tokens drafted per block; with `wake` drafts are deferred."""
 
     gate: GateName
     threshold: float
@@ -70,7 +70,7 @@ class Candidate:
     def replay(
         self, trace: Trace, classifier: Classifier | None, seed: int, sound: Grounding | None = None
     ) -> Replayed:
-        """What it would do with a clip; the random gate's draws differ from clip to clip. `sound` as in `replay`."""
+        """What the setting would do with a clip; the random gate draws for each clip anew. `sound` as in `replay`."""
         gate = Gate(
             self.gate,
             self.threshold,

@@ -125,14 +125,13 @@ def clips_needed(difference: Interval | None, clips: int) -> int | None:
 
 
 def _reason(ends: GapClosed, plan: TuningPlan, needed: int | None) -> str:
-    """Why nothing is recommended."""
     within = f"No setting within a budget of {plan.cost}={plan.budget:g}"
     if plan.risk is not None:
         reason = f"{within} is certified to keep to a risk of {100 * plan.risk:g}%"
         return f"{reason}. Tune on more recordings, or with a larger --risk, or use --mode edge."
     reason = f"{within} is measurably better than the edge alone"
     if ends.closed is None:
-        reason = "The cloud is not measurably better than the edge on these clips, so there is nothing to gain"
+        reason = "The cloud is not measurably better than the edge on these clips, so no gain can be measured"
     if needed is None:
         return f"{reason}. If that is what it seems, more recordings like these would not change it: use --mode edge."
     return f"{reason}. If the difference is what it seems, some {needed:,} recordings would show it."
@@ -175,7 +174,7 @@ def _fit(
 
 
 def _waking(weights: LearnedWeights) -> LearnedWeights:
-    """The weights for deferred drafts, where of all tokens the likeliest to be changed counts."""
+    """The weights for deferred drafts: of all tokens, the likeliest to be changed counts."""
     return weights.model_copy(update={"combination": "largest"})
 
 
@@ -202,7 +201,7 @@ def _sweep(
 def _variants(
     captioner: Captioner, chosen: Sequence[Candidate], weights: LearnedWeights | None
 ) -> dict[Candidate | None, Captioner]:
-    """What runs cloud-only (None), and each of the chosen candidates."""
+    """The captioners of cloud-only (None) and of each chosen candidate."""
     found: dict[Candidate | None, Captioner] = {None: captioner.variant(_decoding(captioner.config, mode="cloud"))}
     with TemporaryDirectory(prefix="specdec-tune-") as folder:
         file = Path(folder) / "gate.json"
@@ -261,7 +260,6 @@ def _decoding(config: Config, **changed: object) -> Config:
 def _gate_file(
     captioner: Captioner, candidate: Candidate, weights: LearnedWeights | None, origin: dict[str, Any]
 ) -> GateFile:
-    """The gate file of a setting."""
     learned = weights if candidate.gate == "learned" else None
     settings = {
         **asdict(candidate),

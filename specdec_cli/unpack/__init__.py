@@ -1,1 +1,1 @@
-"""Data sets whose recordings lie inside of other files: Parquet and Arrow of Hugging Face, tars of WebDataset."""
+"""Data sets that hold recordings inside files: Parquet and Arrow of Hugging Face, tars of WebDataset."""

@@ -108,4 +108,4 @@ def _no_data_set(path: Path) -> ConfigError:
     hint = f"It takes {', '.join(_ENDINGS)}, or a folder of them."
     if listed is not None:
         hint = f"Its recordings are files already: specdec batch --manifest {path / listed}"
-    return ConfigError(f"{path} is no data set that has to be unpacked.", hint=hint)
+    return ConfigError(f"{path} is no data set to unpack.", hint=hint)

@@ -84,7 +84,7 @@ class Unpacking:
     Attributes:
         count, before: recordings that were written now, and in earlier runs.
         failed: files of the data set that could not be read to their end.
-        skips: rows that were left out, and what of the others was changed.
+        skips: rows that were left out, and changes of others.
     """
 
     def __init__(self, data_set: DataSet, folder: Path, column: str | None = None) -> None:
@@ -144,7 +144,7 @@ class Unpacking:
         self.count += 1
 
     def _column_named(self, name: str, others: Collection[str]) -> str:
-        """The name of a column in the table; another one where specdec would take it for a part of the file."""
+        """The name of a column in the table: another one if specdec would read it as a part of the file."""
         if name not in self._renamed:
             known = Columns(Table(Path(), (name,), ()))
             about = (known.start, known.end, known.channel, known.id, known.prompt)
@@ -160,8 +160,8 @@ class Unpacking:
     def _written(self, sound: bytes, shard: Shard, sample: Sample, taken: Collection[object]) -> str:
         """Writes a recording under a name that is free, and returns it.
 
-        `taken`: files that have a row. A file without a row that holds the same is of this row: the last run was ended
-        before it was written.
+        `taken`: files that have a row. A file without a row that has the same content is that of this row: the last run
+        ended before it wrote the row.
         """
         draft = self._folder / _DRAFT
         with writing(draft):
@@ -201,13 +201,13 @@ def _names(sample: Sample, head: bytes, folders: list[str]) -> Iterator[str]:
 
 @cache
 def _safe(part: str) -> str:
-    """A part of a path that is a plain name everywhere: neither hidden nor `..`, without what systems refuse."""
+    """A part of a path as a name that every system takes, neither hidden nor `..`."""
     printable = "".join(letter if letter.isprintable() and letter != "/" else "_" for letter in part)
     return _UNSAFE.sub("_", printable)[:_LONGEST].strip(". -")
 
 
 def _ending_of(head: bytes) -> str:
-    """The ending of a recording by its first bytes; wav where they are of no kind that is known."""
+    """The ending of a recording by its first bytes; wav if they are unknown."""
     return next((ending for magic, ending in _HEADS.items() if magic in (head[: len(magic)], head[4:8])), "wav")
 
 

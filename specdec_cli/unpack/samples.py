@@ -1,4 +1,4 @@
-"""The rows of a data set one at a time: a recording, and the other columns as a table can hold them."""
+"""The rows of a data set, one at a time: a recording, and its other columns as cells of a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any, Final
 from specdec_cli.errors import ConfigError, install
 from specdec_cli.inputs.entries import FILES, plain_name
 from specdec_cli.inputs.names import SOUND_ENDINGS
-from specdec_cli.inputs.table_files import UNDECODED
+from specdec_cli.inputs.text_files import UNDECODED
 from specdec_cli.unpack.data_set import PARQUET, TARS, Shard
 
 _SOUND: Final = re.compile(rf"(?:.*\.)?(?:{SOUND_ENDINGS})", re.IGNORECASE)
@@ -44,7 +44,7 @@ def samples(shard: Shard, root: Path, column: str | None, note: Callable[[str], 
         shard: the file.
         root: the folder of the data set; recordings may be files in it.
         column: which holds the recording; None: the only one that does.
-        note: is told what no table can hold.
+        note: called with a sentence about what no table can hold.
 
     Raises:
         ConfigError: there are several such columns, or none; or pyarrow is not installed.
@@ -117,7 +117,7 @@ def _parts(kind: Any) -> set[str]:
 
 
 def _recording(value: Any, root: Path, shard: Shard) -> tuple[bytes | None, str, str | None]:
-    """A recording, its name, and else what is wrong; of a cell with its bytes, its samples, or the path of a file."""
+    """The recording in a cell with its bytes, its samples or its path; its name; and what is wrong, if it has none."""
     cell: dict[str, Any] = {"bytes": value} if isinstance(value, bytes) else {"path": value}
     if isinstance(value, dict):
         cell = value
@@ -198,7 +198,7 @@ def _tell(sample: Sample, ending: str, data: bytes) -> None:
 
 
 def _named(feature: Any, value: Any) -> Any:
-    """A class by its name in place of its number, or a list of them, as the features of `datasets` declare them."""
+    """A class, or a list of them, by name in place of number, as the features of `datasets` declare; else the value."""
     if isinstance(value, list):
         inner = feature.get("feature") if isinstance(feature, dict) else next(iter(feature or ()), None)
         return [_named(inner, each) for each in value]
@@ -209,7 +209,7 @@ def _named(feature: Any, value: Any) -> Any:
 
 
 def _cell(value: object) -> object:
-    """What a cell of a JSON table holds: text, number, truth or a list of texts; all else as JSON in a text."""
+    """A value as a cell of a JSON table: text, number, truth or a list of texts; all else as JSON in a text."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):

@@ -9,10 +9,12 @@ import pytest
 import soxr
 
 from specdec_cli.audio.prosody import (
+    _LAGS,
     F0_RANGE_HZ,
     HOP,
     SAMPLE_RATE,
     _contour_and_band,
+    _strongest,
     f0_contour,
     f0_median_and_range,
     measure,
@@ -48,6 +50,15 @@ def test_level_pauses_and_pitch_of_two_tones(gap_s, share, hz):
     assert found.pause_share == pytest.approx(share, abs=0.01)
     assert found.f0_median_hz == pytest.approx(hz, rel=0.03)
     assert found.f0_range_st == pytest.approx(0.0, abs=1.0)
+
+
+def test_a_maximum_as_flat_as_float32_can_tell_has_a_pitch():
+    """Its curvature is rounded to 0 where the middle is subtracted twice."""
+    correlation = np.zeros((1, len(_LAGS)), np.float32)
+    correlation[0, 59:62] = np.nextafter(np.float32(1), np.float32(0)), 1, 1
+    strength, octaves = _strongest(correlation)
+    assert strength[0, 0] == pytest.approx(1, abs=0.1)
+    assert 2 ** octaves[0, 0] == pytest.approx(SAMPLE_RATE / (_LAGS[60] + 0.5), rel=1e-4)
 
 
 def test_a_contour_has_a_value_or_nan_for_every_10_ms_or_as_often_as_wanted():

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from specdec_cli.batch.local import MOST_READY_S, Loader, Prepared, Ready, prepare
+from specdec_cli.batch.loader import MOST_READY_S, Loader, Prepared, Ready, prepare
 from specdec_cli.batch.output_file import Task
 from specdec_cli.batch.tasks import Outcome, Progress
 from specdec_cli.inputs.recording import InputFile

@@ -34,7 +34,7 @@ def part(number: int, caption: str | None = "A calm voice.", pieces: int = 3, sh
     return good_line("/long.wav", caption, **where, sha256=sha256)
 
 
-def test_what_failed_is_tried_again_as_its_manifest_named_it(tmp_path: Path) -> None:
+def test_what_failed_is_tried_again_as_its_manifest_named_it(tmp_path):
     named: dict[str, object] = {"id": "u1", "end_s": 2.0, "speaker": "ann", "text": "hi", "channel": 2}
     line = failed_line("/a.wav", start_s=1.0).model_copy(update=named)
     cut = failed_line("/b.wav").model_copy(update={"speaker": "bob", "settings": {"segment": "turns.rttm 1"}})

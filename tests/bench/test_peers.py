@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from specdec_cli.bench.timing import drive, generate
-from specdec_cli.decoding.assemble import Pair, build_loop
+from specdec_cli.decoding.assemble import build_loop
+from specdec_cli.decoding.pair import Pair
 from tests.families import standins
 from tests.families.checkpoints import KINDS
 from tests.families.running import model, prompt

@@ -34,20 +34,21 @@ def _own_environment(monkeypatch) -> None:
 def specdec(monkeypatch, tmp_path, capfdbinary) -> Specdec:
     """Run `specdec ARGUMENTS` in this process and the temporary folder, with the mini pair in place of loading it.
 
-    `loads=False`: it must come to its end without a model.
+    `ends`: the exit code that it must have. `loads=False`: it must come to its end without a model.
     """
     mini_pair()
     monkeypatch.setattr(Captioner, "load", load_mini)
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str | Path, loads: bool = True) -> Outcome:
+    def run(*arguments: str | Path, ends: int | None = None, loads: bool = True) -> Outcome:
         with monkeypatch.context() as patched:
             patched.setattr(sys, "argv", ["specdec", *map(str, arguments)])
             if not loads:
                 patched.setattr(Captioner, "load", lambda *_, **__: pytest.fail("loaded"))
             capfdbinary.readouterr()
             code = exit_code()
-        out, err = capfdbinary.readouterr()
-        return Outcome(code, out.decode(), err.decode())
+        out, err = (stream.decode() for stream in capfdbinary.readouterr())
+        assert ends in (None, code), err
+        return Outcome(code, out, err)
 
     return run

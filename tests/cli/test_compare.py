@@ -111,12 +111,10 @@ def test_changed_settings_are_named_and_refused_unless_overwritten(specdec, run,
     arguments, output = run("zh").again(tmp_path), tmp_path / "again.jsonl"
     held = output.read_bytes()
     for changed, named in ((["-k", "4"], f"k was {k} and is 4"), (["-l", "en"], "language was 'zh' and is 'en'")):
-        outcome = specdec("compare", *arguments, recordings[0], *changed)
-        assert outcome.code == 2
+        outcome = specdec("compare", *arguments, recordings[0], *changed, ends=2)
         assert named in outcome.err
         assert output.read_bytes() == held
-    outcome = specdec("compare", "-o", output, recordings[0], "-k", "4", "--overwrite", "--json")
-    assert outcome.code == 0, outcome.err
+    outcome = specdec("compare", "-o", output, recordings[0], "-k", "4", "--overwrite", "--json", ends=0)
     assert {run.settings["k"] for run in read_transcripts(output)} == {4}
     assert compared(outcome.out).settings["k"] == 4
 
@@ -125,13 +123,11 @@ def test_a_broken_recording_is_one_error_and_costs_no_other(specdec, recordings,
     broken, output = tmp_path / "broken.wav", tmp_path / "t.jsonl"
     broken.write_bytes(b"RIFF nothing that sounds")
     arguments = ("compare", broken, recordings[0], tmp_path / "none.wav", "-o", output, *ASKING)
-    outcome = specdec(*arguments)
-    assert outcome.code == 1
+    outcome = specdec(*arguments, ends=1)
     assert outcome.err.count("error:") == 2
     assert "2 recordings left out" in outcome.out
     assert outcome.out.count("broken.wav") == 1
-    again = specdec(*arguments, "--json")
-    assert again.code == 1
+    again = specdec(*arguments, "--json", ends=1)
     assert "loading edge" not in again.err  # its bytes are the same: it would be broken again
     errors = compared(again.out).errors
     assert {Path(error.file).name for error in errors} == {"broken.wav", "none.wav"}
@@ -145,8 +141,7 @@ def test_a_broken_recording_is_one_error_and_costs_no_other(specdec, recordings,
 def test_references_bring_accuracy_and_texts(specdec, run, recordings, truth, tmp_path):
     table = ("--references", truth, "--column", "file=clip", "--column", "emotion=mood", "--column", "text=note")
     flags = (*table, *run("zh").again(tmp_path))
-    outcome = specdec("compare", *recordings, *flags, "--json")
-    assert outcome.code == 0, outcome.err
+    outcome = specdec("compare", *recordings, *flags, "--json", ends=0)
     found = compared(outcome.out)
     assert found.references_found == 2
     assert [clip.reference_labels.get("emotion") for clip in found.clips] == ["sad", "happy", None]
@@ -177,8 +172,7 @@ def test_emotion_words_are_scored_over_own_wheels(specdec, recordings, tmp_path)
     names = [Path(recording).name for recording in recordings]
     table.write_text(f'file,text\n{names[0]},"[{said[0]}]"\n{names[1]},"[{wrong}]"\n')
     scored = (*asked, "--references", table, "--wheels", folder)
-    outcome = specdec("compare", *recordings[:2], *scored, "--json")
-    assert outcome.code == 0, outcome.err
+    outcome = specdec("compare", *recordings[:2], *scored, "--json", ends=0)
     found = quality_of(compared(outcome.out), "edge").wheels
     assert (found.clips, found.wheels, found.words_known) == (2, 1, 1.0)
     assert (found.precision.value, found.recall.value, found.f1.value) == (0.5, 0.5, 0.5)
@@ -194,8 +188,7 @@ def test_emotion_words_are_scored_over_own_wheels(specdec, recordings, tmp_path)
 
 def test_a_page_is_written(specdec, run, recordings, tmp_path):
     html = tmp_path / "report.html"
-    outcome = specdec("compare", recordings[0], recordings[1], *run("zh").again(tmp_path), "-o", html, "-q")
-    assert outcome.code == 0, outcome.err
+    outcome = specdec("compare", recordings[0], recordings[1], *run("zh").again(tmp_path), "-o", html, "-q", ends=0)
     text = html.read_text(encoding="utf-8")
     assert "<html" in text
     assert "voice 0.wav" in text

@@ -61,8 +61,7 @@ def test_help_is_there_for_every_command(specdec):
     listed = re.findall(r"^  ([a-z]+)  ", specdec("--help").out.split("Commands:")[1], re.MULTILINE)
     assert set(COMMANDS) == set(listed)
     for command in listed:
-        outcome = specdec(command, "--help")
-        assert outcome.code == 0
+        outcome = specdec(command, "--help", ends=0)
         assert outcome.out.startswith(f"Usage: specdec {command}")
         assert outcome.err == ""
         assert max(map(len, outcome.lines)) <= 80
@@ -85,8 +84,7 @@ def test_every_example_is_a_command_line_that_is_taken():
 
 
 def test_no_command_prints_help_and_is_an_error(specdec):
-    outcome = specdec()
-    assert outcome.code == 2
+    outcome = specdec(ends=2)
     assert "Usage: specdec" in outcome.out + outcome.err
 
 

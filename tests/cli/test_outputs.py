@@ -47,7 +47,7 @@ def test_what_stands_there_is_replaced_by_consent_alone(run, clip):
     assert run(clip, "-o", "0.txt").code == 0
     before = Path("0.txt").read_bytes()
     again = run(clip, "-o", "0.txt")
-    assert (again.code, "is there already" in again.err) == (2, True)
+    assert (again.code, "exists already" in again.err) == (2, True)
     assert run(clip, "-o", "0.txt", "--overwrite", "-l", "en").code == 0
     assert Path("0.txt").read_bytes() != before
     for content in ("mine", ""):

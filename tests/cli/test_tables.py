@@ -73,7 +73,7 @@ def test_hints_name_options_that_the_command_has(specdec, clip):
     assert specdec("caption", clip, "-o", "o.csv", "--set", "decoding.max_new_tokens=2").code == 0
     for command, has in (("caption", True), ("listen", False)):
         err = specdec(command, *([clip] if has else []), "-o", "o.csv").err
-        assert ("is there already" in err, "--overwrite" in err) == (True, has), err
+        assert ("exists already" in err, "--overwrite" in err) == (True, has), err
 
 
 @pytest.mark.parametrize("command", ["caption", "batch"])

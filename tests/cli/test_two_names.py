@@ -9,7 +9,8 @@ import pytest
 
 from specdec_cli.bench.timing import comparable
 from specdec_cli.captioner import Captioner
-from specdec_cli.config import CloudConfig, Config, DecodingConfig, EdgeConfig
+from specdec_cli.config import CloudConfig, Config, EdgeConfig
+from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.config.resolve import ResolvedConfig
 from specdec_cli.errors import CheckpointError
 from tests.cli.status import exit_code

@@ -11,10 +11,10 @@ from specdec_cli.cloud.protocol import BlockRequest, ClipRequest, as_sent
 from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config import CloudConfig
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.serve.clips import Service
 from specdec_cli.serve.endpoints import Offer
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import Place, bind, server
+from specdec_cli.serve.verification import Service
 from tests.laws.cases import Case
 
 WAIT_S = 30

@@ -1,15 +1,23 @@
 """The clips that a server holds, without a client: none is dropped in vain, and those that go are learnt from."""
 
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from specdec_cli.errors import DecodingError
-from specdec_cli.serve.clips import HeldClip, HeldClips, Service
+from specdec_cli.serve.engine import ServeEngine
+from specdec_cli.serve.held_clips import HeldClip, HeldClips
 from specdec_cli.serve.limits import ServeLimits
+from specdec_cli.serve.verification import Service
+from tests.cloud.serving import WAIT_S
 from tests.tiny import tiny_model
 
 
@@ -38,6 +46,38 @@ def test_the_clip_of_the_same_name_makes_room_first():
         clips.add(held(id_, learnt, 5))
     clips.add(held("two", learnt, 5))
     assert (len(clips), learnt) == (2, ["two"])
+
+
+def test_no_clip_is_read_whose_client_left_while_it_waited_for_the_encoder(monkeypatch):
+    engine, read, turn = ServeEngine([], 2), list[str](), threading.Barrier(2)
+    first, second = (SimpleNamespace(is_read=False, name=name) for name in ("first", "second"))
+    left = threading.Event()
+
+    def reads(session: Any) -> Callable[..., None]:
+        def forward(*_: object) -> None:
+            read.append(session.name)
+            turn.wait(WAIT_S)  # the encoder is busy
+            turn.wait(WAIT_S)
+
+        return forward
+
+    def ask(session: Any, left: threading.Event) -> None:
+        engine.request.left = left
+        engine.logits(session, (), 1)
+
+    first.forward, second.forward = reads(first), reads(second)
+    monkeypatch.setattr(engine, "_encoding", threading.BoundedSemaphore(1))
+    with engine, ThreadPoolExecutor(2) as threads:
+        reading = threads.submit(ask, first, threading.Event())
+        turn.wait(WAIT_S)
+        waiting = threads.submit(ask, second, left)
+        time.sleep(0.05)  # it waits for the encoder, or will soon
+        left.set()
+        turn.wait(WAIT_S)
+        reading.result(WAIT_S)
+        with pytest.raises(ClientDisconnect):
+            waiting.result(WAIT_S)
+    assert read == ["first"]
 
 
 def test_a_model_with_scores_that_are_not_finite_is_not_served():

@@ -15,7 +15,7 @@ import torch
 from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.cloud.vllm import Vllm, VllmClip
 from specdec_cli.config import EdgeConfig, ModelConfig
-from specdec_cli.decoding.assemble import Pair
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt

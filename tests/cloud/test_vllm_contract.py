@@ -1,4 +1,4 @@
-"""What a vLLM cloud sends, believes and refuses. What a link does to calls is in `test_link`, for all servers."""
+"""What a vLLM cloud sends, believes and refuses. What a link does to calls is in `test_remote`, for all servers."""
 
 import base64
 import gzip

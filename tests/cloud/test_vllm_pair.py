@@ -29,11 +29,12 @@ from specdec_cli.cloud.remote import Call
 from specdec_cli.cloud.vllm import Vllm, VllmDrafter
 from specdec_cli.cloud.vllm_protocol import GENERATE, Likely
 from specdec_cli.config import EdgeConfig, ModelConfig
-from specdec_cli.decoding.assemble import Pair, build_loop
+from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import entropies
 from specdec_cli.decoding.gate import Gate
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.errors import CheckpointError, EdgeError
 from specdec_cli.models.remote_processor import RemoteProcessor
 from specdec_cli.types import Finished, ModelWork
@@ -205,7 +206,7 @@ def test_a_processor_without_transformers_is_the_same(servers):
     ids = theirs.encode(text)
     assert (ours.encode(text), ours.text(ids)) == (ids, theirs.text(ids))
     for id_ in range(266):
-        assert (ours.piece(id_), ours.word(id_)) == (theirs.piece(id_), theirs.word(id_))
+        assert (ours.token_text(id_), ours.word(id_)) == (theirs.token_text(id_), theirs.word(id_))
 
 
 def test_files_of_a_served_model_that_do_not_fit_are_refused(tmp_path):

@@ -13,7 +13,7 @@ from specdec_cli.cloud.connection import Traffic
 from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.cloud.vllm import VllmVerifier
 from specdec_cli.cloud.vllm_protocol import GenerateRequest, Scored, read_answer
-from specdec_cli.config import AcceptanceConfig
+from specdec_cli.config.decoding_schema import AcceptanceConfig
 from specdec_cli.decoding.accept import accept_block
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.pick import readings

@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from specdec_cli.cloud.vllm import Vllm
 from specdec_cli.config import CloudConfig, Config
-from specdec_cli.decoding.assemble import Pair, build_loop
+from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.gate import Gate
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.types import Finished

@@ -20,7 +20,7 @@ SPOKEN = {
 def worded(chain: str, after: str = "") -> TableModel:
     """A model that says the pieces of `chain`, one after the other, or goes on with those of `after`."""
     model = certain({**dict(pairwise([*after, ""])), **dict(pairwise(["^", *chain, ""]))})
-    model.processor.text = lambda ids: "".join(SPOKEN.get(letter, "") for letter in map(model.processor.piece, ids))
+    model.processor.text = lambda ids: "".join(SPOKEN.get(model.processor.token_text(id_), "") for id_ in ids)
     return model
 
 

@@ -27,7 +27,7 @@ WAYS: list[dict[str, Any]] = [{"k": 2}, {"defer": True}]
 def saying(chain: str) -> TableModel:
     """A model that says the pieces of `chain`, and goes on with " pace" after either class."""
     model = certain({"b": "d", "c": "d", **dict(pairwise(["^", *chain, ""]))})
-    model.processor.text = lambda ids: "".join(SPOKEN.get(letter, "") for letter in map(model.processor.piece, ids))
+    model.processor.text = lambda ids: "".join(SPOKEN.get(model.processor.token_text(id_), "") for id_ in ids)
     return model
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from transformers import GenerationConfig
 
-from specdec_cli.decoding.assemble import Pair
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from tests.laws.cases import Case, generate, make_case
 from tests.laws.checks import cloud_law, edge_law, reference_law

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.decoding.assemble import Pair
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from tests.families.checkpoints import KINDS, write

@@ -5,7 +5,8 @@ from typing import Any, get_args
 
 import pytest
 
-from specdec_cli.config import FamilyName, load_config
+from specdec_cli.config import load_config
+from specdec_cli.config.fields import FamilyName
 from specdec_cli.models import families
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from specdec_cli.errors import ConfigError, ReferencesError
-from specdec_cli.inputs import table_files
+from specdec_cli.inputs import table_files, text_files
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.manifest import Manifest
 from specdec_cli.inputs.table_files import read_table
@@ -118,7 +118,7 @@ def test_a_torn_archive_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 def test_what_is_read_is_bounded_once_unpacked(tmp_path, name, monkeypatch):
-    monkeypatch.setattr(table_files, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(text_files, "MOST_BYTES", 1 << 20)
     content = b" " * (2 << 20)
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     with pytest.raises(ReferencesError, match="more than 1 MiB"):
@@ -129,7 +129,7 @@ def test_what_is_read_is_bounded_once_unpacked(tmp_path, name, monkeypatch):
 def test_rows_are_bounded_and_empty_lines_take_no_room(tmp_path, monkeypatch):
     """An archive of some kB holds millions of either."""
     monkeypatch.setattr(table_files, "MOST_ROWS", 1000)
-    monkeypatch.setattr(table_files, "MOST_BYTES", 4 << 20)  # a buffer of this size is taken at once
+    monkeypatch.setattr(text_files, "MOST_BYTES", 4 << 20)  # a buffer of this size is taken at once
     (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"file\n" + b"a\n" * 2000))
     with pytest.raises(ReferencesError, match="more than 1,000 rows"):
         read_table(tmp_path / "rows.csv.gz")

@@ -1,5 +1,6 @@
 """Cuts and tables in every spelling that the tools of a format write, and what each table calls its columns."""
 
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -53,6 +54,7 @@ def read(folder: Path, name: str, text: str | bytes) -> Said:
     ("name", "text", "found"),
     [
         ("c.rttm", RTTM, [(0.7, 1.5, "Ann", None), (2.2, 3.0, "小王", None)]),
+        ("c.rttm.gz", gzip.compress(RTTM.encode()), [(0.7, 1.5, "Ann", None), (2.2, 3.0, "小王", None)]),
         ("c.srt", SRT, BOTH),
         ("c.srt", "\ufeff" + SRT.replace("\n", "\r\n"), BOTH),
         ("c.srt", "00:01.0 --> 00:02.0\nleft -->\nright\n", [(1.0, 2.0, None, "left --> right")]),
@@ -425,9 +427,7 @@ def test_a_folder_has_a_file_for_each_recording_where_the_recordings_stand(tmp_p
     assert [cuts.of(recording)[0].start_s for recording in recordings] == [0.0, 0.1]
 
 
-def test_what_transcripts_say_of_cuts_has_no_folder_of_the_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_transcripts_say_of_cuts_has_no_folder_of_the_machine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cuts").mkdir()
     (tmp_path / "cuts" / "talk.srt").write_text("00:00:01,000 --> 00:00:02,000\nhi\n")

@@ -15,11 +15,12 @@ from transformers import StoppingCriteria, StoppingCriteriaList
 from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.config.schema import Config
-from specdec_cli.decoding.assemble import Pair, build_loop
+from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.learned import DENSE
 from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.decoding.stop import LoopRule
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.grounding import Grounding

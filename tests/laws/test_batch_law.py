@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.decoding.assemble import Pair
 from specdec_cli.decoding.block import Block
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.errors import DecodingError, SpecdecError, UnexpectedError
 from specdec_cli.models import engine
 from specdec_cli.models.audio_lm import AudioLM

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 import torch
 
-from specdec_cli.decoding.assemble import Pair
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.packed import PackedLinear, packable
 from specdec_cli.models.packing import pack

@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from specdec_cli.decoding.assemble import Pair
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from tests.laws.cases import Case, make_case
 from tests.laws.checks import cloud_law, edge_law, reference_law

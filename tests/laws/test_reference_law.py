@@ -101,8 +101,8 @@ def test_deferred_rounds_equal_the_reference(law):
     asleep = [rounds for rounds in clips if not any(round_.escalated for round_ in rounds)]
     assert len(asleep) > 3
     assert any(len(round_.draft_ids) > 8 for rounds in asleep for round_ in rounds)
-    assert sum(round_.draft.gate.waking for rounds in clips for round_ in rounds if round_.escalated) > 3
-    assert sum(not round_.draft.gate.waking for rounds in clips for round_ in rounds) > 3
+    assert sum(round_.draft.gate_state.waking for rounds in clips for round_ in rounds if round_.escalated) > 3
+    assert sum(not round_.draft.gate_state.waking for rounds in clips for round_ in rounds) > 3
 
 
 def mixed_case(number: int) -> Case:

@@ -208,7 +208,6 @@ def test_a_remembered_test_that_cannot_be_read_is_made_again(thinker_dir, tmp_pa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model = load(thinker_dir)
     memory = _remembered(model)
-    assert memory is not None
     assert memory.read_text() == "passed"
     memory.write_bytes(b"\xff" * 20)
     self_test(model)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers.utils import logging as transformers_logging
 
-from specdec_cli.config import DecodingConfig
+from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.errors import CheckpointError, ConfigError
 from specdec_cli.models.checkpoint import is_local
 from specdec_cli.models.processor import suggestions

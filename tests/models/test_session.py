@@ -65,7 +65,7 @@ def test_placeholders_are_impossible_and_padding_is_cut(vocab_size):
     assert scores.dtype == torch.float32
     impossible = {id_ for id_ in processor.banned_ids if id_ < scores.shape[1]}
     assert {int(i) for i in torch.nonzero(scores[0] == -torch.inf)} == impossible
-    assert {processor.piece(id_) for id_ in processor.banned_ids} == {"<|AUDIO|>", "<|IMAGE|>", "<|VIDEO|>"}
+    assert {processor.token_text(id_) for id_ in processor.banned_ids} == {"<|AUDIO|>", "<|IMAGE|>", "<|VIDEO|>"}
 
 
 @pytest.mark.parametrize("after", [0, 4])

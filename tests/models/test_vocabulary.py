@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from specdec_cli.decoding.assemble import Pair
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.errors import CheckpointError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor, shared_vocab_size
 from tests.laws.cases import Case, make_case
@@ -101,7 +101,7 @@ def test_pieces_and_texts():
     ids = processor.tokenizer("é好", add_special_tokens=False).input_ids
     assert processor.text([*ids, *processor.eos_ids]) == "é好"
     assert processor.text(ids[:1]) == "\ufffd"
-    assert processor.piece(processor.eos_ids[0]) == "<|im_end|>"
+    assert processor.token_text(processor.eos_ids[0]) == "<|im_end|>"
 
 
 def test_fingerprints_tell_tokenizers_and_front_ends_apart():

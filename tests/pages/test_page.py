@@ -35,7 +35,7 @@ def hostile(runs: Runs) -> tuple[Runs, object]:
     made = comparison(runs)
     texts = {"file": EVIL, "captions": dict.fromkeys(MODES, EVIL), "reference": EVIL, "reference_texts": [EVIL]}
     clips = [clip.model_copy(update=texts | {"reference_labels": {"rate": EVIL}}) for clip in made.clips]
-    error = ClipError(file=EVIL, start_s=None, modes=["edge"], type="AudioDecodeError", message=EVIL)
+    error = ClipError(file=EVIL, start_s=None, modes=["edge"], type="AudioDecodeError", message="It failed.")
     changes = {
         "clips": clips, "prompt": EVIL, "headline": [EVIL], "errors": [error], "settings": {EVIL: EVIL},
         "attributes": ["rate", EVIL],
@@ -122,7 +122,7 @@ def test_markup_in_any_text_stays_text(runs):
     scripts = [a.get("type") for tag, a, _ in found.sources if tag == "script"]
     assert scripts == ["application/json", "module"]
     assert not any(tag == "img" for tag, _ in found.elements)
-    assert found.text.count(EVIL) >= 5  # headline, error and its file, prompt, setting
+    assert found.text.count(EVIL) >= 5  # headline, file of the error, prompt, setting and its value
     clip = found.data()["clips"][0]
     assert clip["captions"]["hybrid"] == clip["reference_texts"][0] == clip["file"] == EVIL
     assert clip["runs"]["edge"]["rounds"][0]["tokens"][0][0] == EVIL
@@ -148,3 +148,5 @@ def test_nothing_compared_is_still_a_page(runs):
     found = Page(page_of(nothing, {mode: [] for mode in MODES}))
     assert "No clip was finished." in found.text
     assert "2 clips were not finished" in found.text
+    assert "Cost" not in found.text
+    assert "Quality" not in found.text

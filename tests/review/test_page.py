@@ -121,7 +121,7 @@ def test_of_references_it_is_told_how_many_were_found(specdec, transcripts, tmp_
     table, output = tmp_path / "truth.tsv", tmp_path / "review.html"
     for name, code, said in (
         ("x.wav", 2, "0 of 4 recordings were found in"),
-        ("short.wav", 0, "of them to be reviewed, references of 1"),
+        ("short.wav", 0, "of them to be reviewed, 1 with references"),
     ):
         table.write_text(f"file\temotion\n{name}\tsad\n")
         outcome = specdec("review", transcripts, "-o", output, "--references", table)

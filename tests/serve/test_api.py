@@ -126,7 +126,7 @@ def test_a_silent_piece_costs_the_others_nothing(client):
     assert "The recording" in second["error"]["message"]
 
 
-def test_pieces_that_all_fail_are_no_empty_caption(client: OpenAI) -> None:
+def test_pieces_that_all_fail_are_no_empty_caption(client):
     asked: dict[str, Any] = {"model": "specdec/edge", "messages": message(spoken(1, 0.19))}
     with pytest.raises(openai.BadRequestError, match="The recording") as caught:
         client.chat.completions.create(**asked, extra_body={"specdec": {"audio.segment": 0.1}})

@@ -17,7 +17,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.decoding.assemble import Pair
+from specdec_cli.decoding.pair import Pair
 from tests.cloud.serving import remote_cloud
 from tests.mini_pair import RATE, captioner, mini_pair, voice
 from tests.serve.api import TOKEN, Api, api, ask, at_address, encoded, message, spoken, text_of

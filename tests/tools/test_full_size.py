@@ -7,12 +7,12 @@ import torch
 
 from specdec_cli.errors import ConfigError
 from tools import full_size
-from tools.full_size import FullSize, Order, main, measure
+from tools.full_size import FullSize, Order, main, measure, shapes_of
 from tools.shapes import SHAPES, parameters
 
 
 def order(shapes: str, dtype: str = "float32", device: str = "cpu") -> Order:
-    return Order.parse(shapes, dtype, device, k=2, acceptances=(0.5,), rounds=1)
+    return Order(shapes_of(shapes), (dtype,), device, k=2, acceptances=(0.5,), rounds=1)
 
 
 def silent(_: str) -> None:

@@ -80,5 +80,5 @@ def test_times_of_no_piece_are_refused_by_what_needs_them(tmp_path, times):
 def test_a_recording_without_a_line_end_is_no_half_transcript(tmp_path):
     path = tmp_path / "a.wav"
     path.write_bytes(b"RIFF$\xfa\0\0WAVEfmt ")
-    with pytest.raises(TranscriptError, match="is no transcript"):
+    with pytest.raises(TranscriptError, match="is a recording"):
         Stored.read(path)

@@ -4,8 +4,8 @@ from functools import cache
 
 import torch
 
-from specdec_cli.decoding.assemble import Pair
 from specdec_cli.decoding.evidence import Groups
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.tune.recording import Trace, record_tracks
 from tests.table import TableModel, random_table, table_prompt
 from tests.tiny import settings

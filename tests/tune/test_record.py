@@ -2,7 +2,8 @@
 
 import pytest
 
-from specdec_cli.decoding.assemble import Pair, build_loop
+from specdec_cli.decoding.assemble import build_loop
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.tune.recording import record, record_tracks
 from tests.mini_pair import captioner, write_voice
 from tests.table import table_prompt

@@ -83,7 +83,7 @@ function showClip(view, data, number, neighbours) {
   const clip = data.clips[number - 1];
   const player = playerFor(clip, number);
   const step = (name, to, sign) => (to === null ? html("span", { class: "step off" }, name) : html("a", { class: "step", href: `#clip-${to}`, rel: sign }, name));
-  const part = clip.start_s === null ? null : html("p", { class: "facts" }, `${fixed(clip.start_s, 1)} s to ${fixed(clip.end_s, 1)} s of the recording`);
+  const part = clip.start_s === null ? null : html("p", { class: "facts" }, `${fixed(clip.start_s, 1)} s to ${fixed(clip.end_s, 1)} s of the recording${clip.channel ? `, channel ${clip.channel}` : ""}`);
   const span = Math.max(...data.modes.map((mode) => (clip.runs[mode] ? schedule(clip.runs[mode], mode).end : 0)), 1e-6);
   const texts = clip.reference_texts.length
     ? html("section", { class: "card" }, html("h2", {}, data.texts === "said" ? "What is said" : "Reference"), ...clip.reference_texts.map((text) => html("p", { class: "caption", lang: data.language }, text)))

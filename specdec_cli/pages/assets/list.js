@@ -42,8 +42,8 @@ function listItem(data, { clip, number }) {
   return html(
     "li",
     { value: number },
-    html("a", { href: `#clip-${number}` }, html("bdi", {}, clip.name), clip.start_s === null ? null : ` from ${fixed(clip.start_s, 1)} s`),
-    html("span", { class: "gauge", title: "disagreement" }, html("span", { class: "rail" }, level), ` ${percent(clip.disagreement)}`),
+    html("a", { href: `#clip-${number}` }, html("bdi", {}, clip.name), clip.start_s === null ? null : ` from ${fixed(clip.start_s, 1)} s`, clip.channel ? `, channel ${clip.channel}` : null),
+    html("span", { class: "gauge" }, html("span", { class: "rail" }, level), ` disagreement ${percent(clip.disagreement)}`),
     html("span", { class: "small" }, facts.join(" · ")),
     html("span", { class: "first", lang: data.language }, clip.captions[shownMode]),
   );

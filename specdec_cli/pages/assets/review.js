@@ -40,16 +40,17 @@ function progress() {
   place("progress").textContent = `${count} of ${data.pieces.length} reviewed${unsaved ? ", not saved" : ""}`;
 }
 
-// The references table: a line for each place in a recording that a person said something of.
+// The references table: a line for each place, speaker and channel of which a person said something.
 function table() {
   const lines = new Map();
   for (const [number, piece] of data.pieces.entries()) {
     if (!done(number)) continue;
     const found = { file: piece.file };
     if (piece.start !== null) Object.assign(found, { start_s: piece.start, end_s: piece.end });
+    if (piece.speaker) found.speaker = piece.speaker;
+    if (piece.channel) found.channel = piece.channel;
     const at = JSON.stringify(found);
     const cells = lines.get(at) ?? found;
-    if (piece.speaker) cells.speaker = piece.speaker;
     for (const [name, class_] of Object.entries(truth[number])) cells[`label_${name}`] = class_;
     lines.set(at, cells);
   }
@@ -102,6 +103,7 @@ function summary(number) {
   const piece = data.pieces[number];
   const when = piece.start === null ? clock(piece.seconds) : `${exactly(piece.start)} to ${exactly(piece.end)}`;
   const who = piece.speaker ? [` · `, html("bdi", {}, piece.speaker)] : [];
+  if (piece.channel) who.push(` · channel ${piece.channel}`);
   return [
     html("span", { class: done(number) ? "sign" : "sign open", "aria-label": done(number) ? "reviewed" : "not reviewed" }, done(number) ? "✓" : piece.review ? "?" : ""),
     html("span", { class: "what" }, html("b", {}, html("bdi", {}, piece.name)), html("span", { class: "small" }, ` ${when}`, ...who)),

@@ -1,0 +1,141 @@
+"""The pair of models of a run, and what belongs to both: their vocabulary, their prompts, their costs and guesses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from specdec_cli.config.decoding_schema import DecodingConfig
+from specdec_cli.config.schema import Config
+from specdec_cli.decoding.guesses import OWN, Guesses, GuessTable, key_of
+from specdec_cli.decoding.length import Costs, capacity
+from specdec_cli.errors import ConfigError
+from specdec_cli.models.processor import Processor, Prompt, same_prompts, shared_vocab_size
+from specdec_cli.types import Decider, Source
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from specdec_cli.cloud.remote import RemoteModel
+    from specdec_cli.cloud.vllm import Vllm
+    from specdec_cli.decoding.next_scores import NextScores
+    from specdec_cli.models.audio_lm import AudioLM
+    from specdec_cli.models.engine import Engine
+
+
+Prompts = tuple[Prompt | None, Prompt | None]
+"""A clip's prompt for the edge and for the cloud; None for one that does not take part."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The models of a run; either may be absent if no mode needs it."""
+
+    edge: AudioLM | Vllm | None
+    cloud: AudioLM | RemoteModel | None
+    vocab_size: int  # leading token ids that both may use
+    costs: Costs = field(default_factory=Costs, compare=False, repr=False)  # of their steps so far
+    guess_table: GuessTable = field(default_factory=GuessTable, compare=False, repr=False)  # of their captions so far
+
+    @classmethod
+    def of(cls, edge: AudioLM | Vllm | None, cloud: AudioLM | RemoteModel | None) -> Pair:
+        """The pair of two models, at least one of them not None, once they are found to work together.
+
+        Raises TokenizerMismatchError if they share too little vocabulary, ConfigError if their sampling rates differ.
+        """
+        processors = [model.processor for model in (edge, cloud) if model is not None]
+        one, other = processors[0], processors[-1]
+        if one.sampling_rate != other.sampling_rate:
+            raise ConfigError("edge and cloud take audio at different sampling rates")
+        return cls(edge, cloud, shared_vocab_size(one, other))
+
+    @property
+    def models(self) -> dict[Decider, AudioLM | RemoteModel]:
+        """The models that take part, by role, the edge first."""
+        both: dict[Decider, AudioLM | RemoteModel | None] = {"edge": self.edge, "cloud": self.cloud}
+        return {role: model for role, model in both.items() if model is not None}
+
+    @property
+    def loaded(self) -> tuple[AudioLM, ...]:
+        """The models of this process, the edge first."""
+        return tuple(model for model in self.models.values() if not model.is_remote)
+
+    @property
+    def remotes(self) -> tuple[RemoteModel, ...]:
+        """The remote models, the edge first."""
+        return tuple(model for model in self.models.values() if model.is_remote)
+
+    def local(self, role: Decider) -> AudioLM | None:
+        """The model of a role, if it is loaded in this process."""
+        model = self.models.get(role)
+        return None if model is None or model.is_remote else model
+
+    @property
+    def writer(self) -> Processor:
+        """The processor that turns token ids into text. Either model's would do: over the shared ids they agree."""
+        return next(iter(self.models.values())).processor
+
+    def prompts(self, config: Config, samples: npt.NDArray[np.float32], instruction: str) -> Prompts:
+        """The prompts of a clip, mono samples [n], for edge and cloud; made once if both take the same."""
+        made: dict[str, Prompt] = {}
+        found: dict[Decider, Prompt] = {}
+        for role, model in self.models.items():
+            asked = config.instruction_of(role, instruction)
+            if not (asked in made and self._alike):
+                made[asked] = model.processor.prompt(samples, asked, config.prompt.system)
+            found[role] = made[asked]
+        return found.get("edge"), found.get("cloud")
+
+    @cached_property
+    def _alike(self) -> bool:
+        """Whether one prompt serves both models."""
+        processors = [model.processor for model in self.models.values()]
+        return len(processors) == 2 and same_prompts(*processors)
+
+    def guesses(self, role: Decider, instruction: str, config: Config) -> Guesses | None:
+        """The source of a model's guesses; None for a model that is not loaded in this process."""
+        model = self.local(role)
+        if model is None:
+            return None
+        asked = config.instruction_of(role, instruction), config.prompt.system
+        key = key_of(model.weights or model.name, role, asked)
+        most, longest = config.decoding.guess_tokens, config.decoding.max_new_tokens
+        return Guesses(self.guess_table, key, most, longest, self.costs.guesses[role])
+
+    def learn(
+        self,
+        config: Config,
+        instruction: str,
+        ids: Sequence[int],
+        sources: Sequence[Source],
+        weights: Mapping[str, str | None],
+    ) -> None:
+        """Lets later captions be guessed from a finished one, for each model whose weights wrote it.
+
+        `weights` are the fingerprints of the models that wrote it, by role.
+        """
+        for role, own in OWN.items():
+            model, guesses = self.local(role), self.guesses(role, instruction, config)
+            if model is not None and guesses is not None and weights.get(role, "") == model.weights:
+                guesses.table.learn(guesses.key, ids, [source in own for source in sources])
+
+    def next_scores(
+        self,
+        role: Decider,
+        prompt: Prompt | None,
+        settings: DecodingConfig,
+        stop_ids: Collection[int],
+        engine: Engine | None = None,
+        guesses: Guesses | None = None,
+    ) -> NextScores:
+        """The next-token scores of a loaded model for a clip, with a fresh session."""
+        from specdec_cli.decoding.next_scores import NextScores
+        from specdec_cli.models.session import Session
+
+        model = self.local(role)
+        assert model is not None and prompt is not None, "checked when the pair was made"  # noqa: PT018
+        session = Session(model, prompt, capacity(settings), self.vocab_size, engine)
+        return NextScores(session, settings, stop_ids, guesses)

@@ -1,0 +1,62 @@
+"""Text files that tables and cuts are read from, also packed ones and those in UTF-16, and the texts in them."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import re
+import zlib
+from pathlib import Path
+from typing import Final
+
+from specdec_cli.errors import ReferencesError
+from specdec_cli.regular_files import open_regular
+
+MOST_BYTES: Final = 256 << 20
+"""Largest table, manifest or file of cuts, unpacked."""
+UNDECODED: Final = re.compile(r"[\ud800-\udfff]")  # of bytes that are no UTF-8, read leniently
+
+
+def ending(path: Path) -> str:
+    """The ending of a file's name in lower case, without .gz."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def read_text(path: Path, *, lenient: bool = False) -> str:
+    """The text of a regular file in UTF-8, or in UTF-16, as Praat and Excel write it.
+
+    One whose name ends in .gz is unpacked. `lenient`: bytes that are no UTF-8 become lone surrogates.
+
+    Raises:
+        ReferencesError: it cannot be read, is no text, or has more than `MOST_BYTES` once unpacked.
+    """
+    try:
+        packed = path.name.lower().endswith(".gz")
+        with open_regular(path) as stored, gzip.open(stored) if packed else stored as file:
+            data = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError, EOFError, zlib.error) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        hint = "Check the path and its permissions, and whether the file is complete."
+        raise ReferencesError(f"{path} cannot be read: {reason}.", hint=hint) from error
+    if len(data) > MOST_BYTES:
+        raise ReferencesError(f"{path} holds more than {MOST_BYTES >> 20} MiB.", hint="Split it into smaller files.")
+    if data[:2].count(0) == 1:  # UTF-16 without a mark; no text begins with a NUL
+        data = (codecs.BOM_UTF16_BE if data[0] == 0 else codecs.BOM_UTF16_LE) + data
+    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        if utf16:
+            return data.decode("utf-16")
+        return data.decode("utf-8-sig", "surrogateescape" if lenient else "strict")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ReferencesError(f"{path}, line {line}: not UTF-8 text.", hint="Save it as UTF-8.") from error
+
+
+def decoded(text: str) -> bool:
+    """Whether a text that was read leniently is UTF-8 throughout."""
+    return text.isascii() or UNDECODED.search(text) is None
+
+
+def cell_text(value: object) -> str | None:
+    """A text or a number as one line; None for nothing, and for anything else."""
+    return " ".join(str(value).split()) or None if isinstance(value, str | int | float) else None
