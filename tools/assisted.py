@@ -81,7 +81,7 @@ def main(
     }
     published = {f"{name}, as published": _as_published(captioner.pair, contend) for name, contend in same.items()}
     contenders = {"lossless": lambda clip: caption(captioner, clip), **same, **published}
-    recordings = read_clips(captioner, files_of(clips))
+    recordings = read_clips(captioner, files_of(clips, recursive=False))
     for contend in contenders.values():
         contend(recordings[0])  # the first run allocates memory and picks kernels
     runs: dict[str, list[CaptionTiming]] = {name: [] for name in contenders}

@@ -257,7 +257,7 @@ def main(
     wanted = numbers(acceptance, most=1.0)
     captioner = Captioner.load(config, {"decoding.mode": "hybrid", "decoding.k": k})
     edge, cloud = map(ForcedLM, captioner.pair.loaded)
-    recordings = read_clips(captioner, files_of(clips))
+    recordings = read_clips(captioner, files_of(clips, recursive=False))
     loops = [ForcedLoop(edge, cloud, recording, captioner.config) for recording in recordings]
     print_forced(list(force(loops, wanted, rounds)))
 
