@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import torch
@@ -16,6 +16,7 @@ from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.errors import ConfigError
+from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt, effective, test_sound
 from specdec_cli.types import Finished, ModelWork
@@ -25,12 +26,13 @@ _TEST_S: Final = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BenchClip:
-    """A recording, ready for both models: the prompt of each, audio tensors included."""
+    """A recording, ready for both models: the prompt of each, audio tensors included, and what measures its sound."""
 
     file: str
     duration_s: float
     edge: Prompt
     cloud: Prompt
+    sound: Grounding | None = None  # None: no claims are checked
 
 
 def comparable(config: Config) -> Config:
@@ -56,7 +58,7 @@ def read_clips(captioner: Captioner, files: Sequence[str]) -> list[BenchClip]:
         edge, cloud = run.prompts or (None, None)
         assert edge is not None
         assert cloud is not None
-        clips.append(BenchClip(run.clip.file, run.clip.duration_s, edge, cloud))
+        clips.append(BenchClip(run.clip.file, run.clip.duration_s, edge, cloud, run.sound))
     return clips
 
 
@@ -88,12 +90,20 @@ class CaptionTiming:
 
 
 def caption(captioner: Captioner, clip: BenchClip) -> CaptionTiming:
-    """Captions `clip` in the captioner's mode, with fresh sessions."""
+    """Captions `clip` in the captioner's mode, with fresh sessions; its sound is measured anew meanwhile."""
     pair = captioner.pair
     edge, cloud = (clip.edge if pair.edge else None), (clip.cloud if pair.cloud else None)
     started = time.perf_counter()
-    loop = captioner.loop((edge, cloud))
-    return drive(loop, (time.perf_counter() - started) * 1e3)
+    sound = None if clip.sound is None else captioner.grounding(clip.sound.measure, clip.sound.language)
+    if sound is not None:
+        sound.begin()
+    loop = captioner.loop((edge, cloud), sound=sound)
+    timing = drive(loop, (time.perf_counter() - started) * 1e3)
+    if sound is None:
+        return timing
+    written = time.perf_counter()
+    _ = sound.measured  # which a transcript holds
+    return replace(timing, wall_ms=timing.wall_ms + (time.perf_counter() - written) * 1e3)
 
 
 def drive(loop: Loop, built_ms: float = 0.0) -> CaptionTiming:

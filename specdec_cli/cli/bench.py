@@ -49,7 +49,7 @@ def bench(
     return 0
 
 
-def files_of(path: str | None, *, recursive: bool) -> list[str]:
+def files_of(path: str | None, *, recursive: bool = False) -> list[str]:
     """The recordings of a file or folder; without a name the samples of the source tree, if they are there.
 
     AudioNotFoundError: there is no such file. ConfigError: the folder holds none.

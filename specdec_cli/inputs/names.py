@@ -54,10 +54,9 @@ class ByRecording(Generic[_Item]):
 
     def expect(self, recordings: Iterable[str]) -> None:
         """Takes the paths of all recordings: a name or path that two of them share finds neither."""
-        for recording in set(recordings):
-            way = _from_root(recording)
+        for way, recording in {tuple(_from_root(recording)): recording for recording in recordings}.items():
             self._called[way[0]] += 1
-            self._about[self._follow(way)[2]][tuple(way)] = recording
+            self._about[self._follow(way)[2]][way] = recording
 
     def of(self, recording: str) -> list[_Item]:
         """The items of a recording; none if the table does not name it.

@@ -124,7 +124,7 @@ def test_a_line_that_is_damaged_within_its_rounds_is_not_taken_as_captioned(tmp_
     path.write_text(before := "".join(lines), "utf-8")
     with pytest.raises(TranscriptError, match=r"o\.jsonl:2 is no transcript") as refused:
         Output(path, accept)
-    assert "Delete that line" in (refused.value.hint or "")
+    assert "delete that line" in (refused.value.hint or "")
     assert path.read_text("utf-8") == before
 
 

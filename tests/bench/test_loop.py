@@ -1,7 +1,10 @@
 """What is run and timed: our modes and transformers' generate."""
 
-from specdec_cli.bench.timing import caption, generate
+from pathlib import Path
+
+from specdec_cli.bench.timing import caption, generate, read_clips
 from tests.bench.clip import K
+from tests.mini_pair import captioner
 
 
 def test_generate_and_our_modes_write_the_same(lossless, clip):
@@ -22,3 +25,13 @@ def test_scores_are_never_those_of_a_whole_prompt(lossless, clip):
         counting.remove()
     assert len(clip.cloud.ids) > K + 1
     assert max(rows) == K + 1
+
+
+def test_a_claim_against_the_sound_calls_the_cloud_as_in_a_batch():
+    both = captioner(gate__threshold=1.0, prompt__language="en")  # certain of everything
+    path = str(Path(__file__).parents[2] / "samples/en_male_fast_loud.flac")
+    (clip,) = read_clips(both, [path])
+    (run,) = both.runs(path)
+    reasons = [block.reason for block in caption(both, clip).rounds]
+    assert reasons == [round_.reason for round_ in run.finish().rounds]
+    assert "sound" in reasons

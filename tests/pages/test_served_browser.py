@@ -227,6 +227,7 @@ def test_what_is_dropped_is_sent_and_a_refusal_is_told(browser, served):
     assert made.tab.locator(".player bdi").inner_text() == evil
     assert base64.b64decode(sent_sound(made.bodies[0])) == b"no sound"
     assert made.tab.locator(DONE).count() == 0
+    assert made.tab.locator("#said").get_attribute("aria-busy") == "false"  # or a screen reader waits for more
     assert made.complaints.pop().startswith("Failed to load resource: the server responded with a status of 400")
     made.close(served.url)
 

@@ -94,11 +94,11 @@ def test_a_class_of_the_edge_that_was_kept_is_not_said_to_be_the_clouds(
 
 
 def test_speakers_and_channels_of_one_place_have_lines_of_their_own(
-    browser: object,  # noqa: F811
-    specdec: Specdec,
-    transcripts: Path,
-    tmp_path: Path,
-) -> None:
+    browser,  # noqa: F811
+    specdec,
+    transcripts,
+    tmp_path,
+):
     whole = json.loads(transcripts.read_text(encoding="utf-8").splitlines()[-1])
     places: tuple[dict[str, object], ...] = ({"speaker": "ann"}, {"speaker": "bob"}, {"channel": 1}, {"channel": 1})
     copy = transcripts.with_name("places.jsonl")
