@@ -337,8 +337,8 @@ def _forced(runs: Sequence[_Run], order: Order) -> Iterator[Forced]:
             loops = []
             for edge in edges:
                 config = Config(edge=EdgeConfig(model=edge.model.name), decoding=decoding)
-                drafted, verified = (_clip(model, short=order.short).edge for model in (edge.model, cloud or edge.model))
-                clip = BenchClip("test sound", _SOUND_S, drafted, verified)
+                own, other = (_clip(model, short=order.short).edge for model in (edge.model, cloud or edge.model))
+                clip = BenchClip("test sound", _SOUND_S, own, other)
                 name = edge.dtype if rtt is None else f"{edge.dtype}, {rtt:g} ms"
                 loops.append(ForcedLoop(edge.model, cloud, clip, config, name, link))
             alone = cloud is None

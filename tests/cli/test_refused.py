@@ -51,6 +51,7 @@ RECORDINGS: list[Row] = [
     ("batch a.wav --limit 0 -o o.jsonl", "--limit"),
     ("batch --retry-failed -o o.jsonl", "there is no file"),
     ("batch --retry-failed --overwrite -o o.jsonl", "--overwrite"),
+    ("caption a.wav --overwrite", "--overwrite needs --output"),
 ]
 OUTPUTS: list[Row] = [
     ("caption a.wav -o a.wav", "is one of the recordings"),

@@ -56,7 +56,7 @@ def test_a_gain_that_may_be_none_recommends_nothing():
     assert _best([silent_, few_, half_], 0.3, edge) is half_
 
 
-def test_of_gates_that_call_for_every_clip_one_within_the_risk_is_certified_and_of_two_the_faster() -> None:
+def test_of_gates_that_call_for_every_clip_one_within_the_risk_is_certified_and_of_two_the_faster():
     def family(gate: GateName, differing: float, time: float) -> list[SettingOutcome]:
         spent = {"clips": constant(1.0), "time": constant(time)}
         outcomes = (_outcome(0.5, [1.0] * 60, gate=gate, threshold=threshold) for threshold in (1, 2))
