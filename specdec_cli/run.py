@@ -60,7 +60,7 @@ class Run:
         self._transcript: Transcript | None = None
 
     def __iter__(self) -> Iterator[Update]:
-        """Decodes the clip: Started, then Prefill, Sent and Round events, then Finished, each with its text.
+        """Decodes the clip: Started, then Sent, Prefill and Round events, then Finished, each with its text.
 
         Raises `error`, a SpecdecError if decoding fails, and a DecodingError for a run that was begun before.
         """
@@ -96,7 +96,7 @@ class Run:
         with closing(self._build_loop(prompts, engine, self.clip, self.sound).run()) as events:
             for event in events:
                 if isinstance(event, Finished):
-                    yield Update(event, self._finished(event, text, began))
+                    yield Update(event, self._write_transcript(event, text, began))
                     continue
                 if isinstance(event, Block):
                     self.tokens.extend(event.tokens)
@@ -108,7 +108,7 @@ class Run:
                 shown = EventText(caption, claims_in=claims_in)
                 yield Update(self._rounds[-1] if isinstance(event, Block) else event, shown)
 
-    def _finished(self, finished: Finished, text: str, began: tuple[float, float]) -> EventText:
+    def _write_transcript(self, finished: Finished, text: str, began: tuple[float, float]) -> EventText:
         """Makes the transcript; returns the caption with its labels, claims, probabilities and flags.
 
         `began`: wall clock and CPU time at the start, seconds.

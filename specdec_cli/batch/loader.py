@@ -1,4 +1,7 @@
-"""Preparing clips in background threads: recordings are read, compared with an output, cut, and turned into prompts."""
+"""Preparing clips, for a batch in background threads.
+
+Recordings are read, compared with an output, cut, and turned into prompts.
+"""
 
 from __future__ import annotations
 

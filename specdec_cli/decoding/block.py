@@ -25,7 +25,7 @@ class Draft:
     ids: tuple[int, ...] = ()  # none: the cloud generates without a draft
     logits: tuple[torch.Tensor, ...] | None = None  # processed scores by which they were chosen: parts of [m, vocab]
     gate_state: GateState = field(default_factory=lambda: Gate("never").open(0))  # with the evidence on them
-    reason: Reason | None = None  # why the block should be verified; None: it is kept
+    reason: Reason | None = None  # why the block should be verified; None: nothing asks for it
     ms: float = 0.0  # drafting, without prefill
     hidden_ms: float = 0.0  # drafting these tokens while an earlier block was being verified
     likeliest: tuple[Candidates, ...] = ()  # at each drafted token; only of a server

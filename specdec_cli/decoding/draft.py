@@ -100,7 +100,8 @@ class Drafter:
             self._read(block, state, None)
         self.scores.tail = written
         ms = self.scores.clock_ms - started_ms
-        return Draft(tuple(written[len(text) :]), tuple(block.read) or None, state, state.reason, ms, hidden_ms)
+        ids, logits = tuple(written[len(text) :]), tuple(block.read) or None
+        return Draft(ids, logits, gate_state=state, reason=state.reason, ms=ms, hidden_ms=hidden_ms)
 
     def _unread(self, written: list[int], *, checks: bool) -> int:
         """How many tokens may be drafted before the host reads them; each but the first is fed from the device."""

@@ -36,7 +36,7 @@ class Gate:
     name: GateName
     threshold: float = 0.0  # in the unit of the figure; always and never have none
     _: KW_ONLY
-    wake: float | None = None  # threshold of a block that would call the cloud for the first time; None: the same
+    wake: float | None = None  # threshold of a deferred draft that would call the cloud first; None: the same
     stop_drafting: bool = False  # end a block with the first token that escalates it
     classifier: Classifier | None = None  # of the gate learned, which needs one
     generator: torch.Generator | None = None  # of the gate random, for one clip; tokens are drawn by another one
@@ -48,7 +48,7 @@ class Gate:
 
     @classmethod
     def of(cls, config: Config, file: GateFile | None = None, groups: Groups | None = None) -> Gate:
-        """The gate in force. Only this method decides which threshold counts (docs/gates.md).
+        """The gate in force, with both its thresholds: only this method chooses them (docs/gates.md).
 
         `file` is the learned gate's, with its weights. Raises ConfigError if it has features of another version.
         """

@@ -1,4 +1,7 @@
-"""The decoding loop: draft, gate, verify, commit, stop. It knows token ids only."""
+"""The decoding loop: draft, verify, commit, stop. It knows token ids only.
+
+The gate reads each token while it is drafted; `Draft.reason` says what it decided.
+"""
 
 from __future__ import annotations
 

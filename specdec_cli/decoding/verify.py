@@ -1,4 +1,4 @@
-"""Verifying: the cloud scores a whole block in one forward."""
+"""Verifying: the cloud scores a whole block in one forward, and may write on after it."""
 
 from __future__ import annotations
 

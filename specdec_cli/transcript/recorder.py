@@ -16,10 +16,10 @@ from specdec_cli.types import Finished
 
 def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: bool) -> Totals:
     """Sums over the rounds of one clip. `cloud_takes_part`: in the mode, an edge drafts and a cloud verifies."""
-    escalated = [event for event in rounds if event.escalated]
-    sources = Counter(source for event in rounds for source in event.source)
-    drafted = sum(len(event.draft_ids) for event in escalated)
-    accepted = sum(event.accepted for event in escalated)
+    escalated = [each for each in rounds if each.escalated]
+    sources = Counter(source for each in rounds for source in each.source)
+    drafted = sum(len(each.draft_ids) for each in escalated)
+    accepted = sum(each.accepted for each in escalated)
     edge, cloud = finished.edge, finished.cloud
     return Totals(
         tokens=len(finished.token_ids),
@@ -33,11 +33,11 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
         escalation_rate=_ratio(len(escalated), len(rounds)) if cloud_takes_part else None,
         edge_token_share=_ratio(sources["edge"] + sources["accepted"], sources.total()),
         # in a round without a draft, the first token is the cloud's own, no run-on
-        run_on=sources["cloud"] - sum(event.source[:1] == ("cloud",) for event in rounds) if cloud_takes_part else None,
-        network_ms=sum_of_known(event.network_ms for event in rounds),
-        hidden_ms=sum_of_known(event.hidden_ms for event in rounds),
+        run_on=sources["cloud"] - sum(each.source[:1] == ("cloud",) for each in rounds) if cloud_takes_part else None,
+        network_ms=sum_of_known(each.network_ms for each in rounds),
+        hidden_ms=sum_of_known(each.hidden_ms for each in rounds),
         thrown_away=finished.thrown_away,
-        near_ties=sum_of_known(event.near_ties for event in rounds),
+        near_ties=sum_of_known(each.near_ties for each in rounds),
         guessed=finished.guessed,
         guesses_kept=finished.guesses_kept,
         forwards_edge=edge.forwards if edge else None,

@@ -87,7 +87,7 @@ class Totals(Record):
 
     tokens: int = Field(description="committed tokens, eos included")
     rounds: int
-    escalations: int = Field(description="rounds that the cloud verified")
+    escalations: int = Field(description="rounds whose draft the cloud verified")
     drafted: int = Field(description="drafted tokens of escalated blocks")
     accepted: int = Field(description="of these, accepted by the cloud")
     corrected: int = Field(description="rounds whose cloud token replaced a drafted one")
@@ -267,7 +267,7 @@ class Transcript(TranscriptHead):
         }
 
     def to_json(self) -> str:
-        """One line of JSON, with Chinese as it is, without optional fields that are None or empty."""
+        """One line of JSON, with Chinese as it is; its own optional fields are left out if None or empty."""
         fields = type(self).model_fields.items()
         absent = {name for name, field in fields if not field.is_required() and getattr(self, name) in (None, ())}
         values = self.model_dump(mode="json", exclude=absent)

@@ -46,9 +46,9 @@ class Round(Record):
     gate_values: tuple[Figure, ...]
     """the gate's own figure per drafted token, in its unit"""
     escalated: bool
-    """whether the cloud verified it"""
+    """whether the cloud verified a draft; false if it wrote without one"""
     reason: Reason | None
-    """why it did"""
+    """why the draft was to be verified"""
     accepted: Annotated[int, Field(ge=0)]
     """leading drafted tokens that were kept, before stop rules"""
     committed_ids: tuple[int, ...]
@@ -58,7 +58,7 @@ class Round(Record):
     draft_ms: Figure
     """time drafting, ms, prefill left out"""
     verify_ms: Figure | None
-    """time of the cloud's pass and the rule, ms, prefill left out; null: kept"""
+    """time of the cloud's pass and the rule, ms, prefill left out; null: the cloud was not called"""
     gate_value: Figure | None = None
     """the block's, which is compared with the threshold; null: nothing was drafted"""
     max_entropy: Figure | None = None
