@@ -9,7 +9,7 @@ from pathlib import Path
 
 from specdec_cli.labels.calibration import sharpened
 from specdec_cli.labels.references import References
-from specdec_cli.transcript.lines import Line, LineState, current_lines, stored_lines
+from specdec_cli.transcript.lines import Line, LineState, latest, stored_lines
 from specdec_cli.transcript.terms import made_by
 from specdec_cli.types import Decider, Mode
 
@@ -39,12 +39,11 @@ def read_decisions(paths: Sequence[Path], references: References) -> Iterator[De
     """
     found = dict[tuple[object, ...], Line]()
     for path in paths:
-        clips: defaultdict[tuple[object, ...], dict[int, Line]] = defaultdict(dict)
+        clips: defaultdict[tuple[object, ...], list[Line]] = defaultdict(list)
         for line in stored_lines(path):
-            clips[line.key, line.head.prompt, made_by(line.head)][line.offset] = line
+            clips[line.key, line.head.prompt, made_by(line.head)].append(line)
         for clip, lines in clips.items():
-            current = current_lines(map(LineState.of, lines.values()))
-            found |= {(*clip, line.place): lines[line.offset] for line in current}
+            found |= {(*clip, LineState.of(line).place): line for line in latest(lines)}
     references.require_some(sorted({line.head.file for line in found.values()}))
     for head in (line.head for line in found.values() if line.head.good):
         if (reference := references.of(head)) is None:

@@ -16,7 +16,7 @@ from specdec_cli.inputs.find import common_folder, relative_name
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.marks import digest
 from specdec_cli.text import one_line
-from specdec_cli.transcript.lines import Line, LineState, current_lines, stored_lines
+from specdec_cli.transcript.lines import Line, latest, stored_lines
 
 if TYPE_CHECKING:
     from specdec_cli.labels import Lexicon
@@ -104,12 +104,12 @@ class Stored:
             TranscriptError: the file holds something other than transcripts, or cannot be read.
             ConfigError: a clip has captions in several modes.
         """
-        found: dict[Key, dict[int, Line]] = {}
+        found: dict[Key, list[Line]] = {}
         for line in stored_lines(transcripts):
-            head, lines = line.head, found.setdefault(line.key, {})
+            head, lines = line.head, found.setdefault(line.key, [])
             if mode not in (None, head.mode):
                 continue
-            if (other := next(iter(lines.values()), line).head.mode) != head.mode:
+            if (other := next(iter(lines), line).head.mode) != head.mode:
                 raise ConfigError(
                     f"{transcripts} has captions of {head.file} in several modes, e.g. {other} and {head.mode}.",
                     hint=f"Choose one with --only-mode {other}, for example.",
@@ -118,13 +118,9 @@ class Stored:
             if lexicon is not None and head.labels is None and head.good:
                 text = head.caption or "", head.language
                 known |= {"labels": lexicon.labels(*text), "emotions": lexicon.emotions(*text)}
-            lines[line.offset] = replace(line, head=head.model_copy(update=known))
+            lines.append(replace(line, head=head.model_copy(update=known)))
         order = dict.fromkeys([*(item.key for item in inputs if item.key in found), *found])
-        runs = {
-            key: [lines[mark.offset] for mark in current_lines(map(LineState.of, lines.values()))]
-            for key in order
-            if (lines := found[key])
-        }
+        runs = {key: latest(found[key]) for key in order if found[key]}
         if base is None:
             base = common_folder([os.path.dirname(key.path) for key in runs])
         return cls(transcripts, base, runs, sum(len(runs[key]) < len(found[key]) for key in runs))

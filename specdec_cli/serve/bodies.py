@@ -19,6 +19,12 @@ Submit = Callable[[Callable[[], None]], "Future[None]"]
 """Runs a function in a thread. Raises HTTPException if no thread may be used."""
 
 
+def require_client(left: threading.Event) -> None:
+    """Raises ClientDisconnect if `left` is set: the client of a request is gone, and its work is for nobody."""
+    if left.is_set():
+        raise ClientDisconnect
+
+
 class Body:
     """The body of a request; with what the request fetches, it counts towards the budget of all until `release`."""
 

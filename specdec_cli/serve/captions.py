@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Final, cast
 
 import torch
-from starlette.requests import ClientDisconnect
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.resolve import ResolvedConfig
@@ -23,6 +22,7 @@ from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.engine import encoders_and_threads
 from specdec_cli.run import Run
 from specdec_cli.serve.api_error import ApiError
+from specdec_cli.serve.bodies import require_client
 from specdec_cli.serve.engine import ServeEngine
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.requests import PREFIX
@@ -165,7 +165,7 @@ class Captions:
                 closing(run.updates(engine)) as updates,
             ):
                 for update in updates:
-                    _require_client(left)
+                    require_client(left)
                     if isinstance(update.event, Round):
                         settled = captioner.setup.settled(update.text.caption)
                         yield Step(piece, settled[sent:], tuple(run.tokens[seen:]), update.event)
@@ -204,13 +204,8 @@ class Captions:
     def _turn(self, turns: threading.Semaphore, left: threading.Event) -> Generator[None]:
         """Within the block this thread has one of the turns. Raises ClientDisconnect if its client left meanwhile."""
         with turns:
-            _require_client(left)
+            require_client(left)
             yield
-
-
-def _require_client(left: threading.Event) -> None:
-    if left.is_set():
-        raise ClientDisconnect
 
 
 def _piece(run: Run, placeholders: Collection[int]) -> ServedPiece:

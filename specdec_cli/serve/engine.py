@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from starlette.requests import ClientDisconnect
 
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import Engine, encoders_and_threads
 from specdec_cli.models.session import Session
+from specdec_cli.serve.bodies import require_client
 
 
 class ServeEngine(Engine):
@@ -25,7 +25,7 @@ class ServeEngine(Engine):
         self.request = threading.local()
 
     def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
-        """See `Session.logits`. Raises ClientDisconnect where the client of this thread's request has left."""
+        """See `Session.logits`. Raises ClientDisconnect if the client of this thread's request has left."""
         self._require_client()
         return super().logits(session, text, positions)
 
@@ -38,5 +38,5 @@ class ServeEngine(Engine):
 
     def _require_client(self) -> None:
         left: threading.Event | None = getattr(self.request, "left", None)  # a helper's thread has none
-        if left is not None and left.is_set():
-            raise ClientDisconnect
+        if left is not None:
+            require_client(left)

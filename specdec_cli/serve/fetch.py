@@ -11,11 +11,10 @@ from ipaddress import ip_address
 from typing import Any, Final
 
 import httpx
-from starlette.requests import ClientDisconnect
 
 from specdec_cli.errors import ConfigError, first_line
 from specdec_cli.serve.api_error import ApiError
-from specdec_cli.serve.bodies import Body
+from specdec_cli.serve.bodies import Body, require_client
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.text import show
 
@@ -61,8 +60,7 @@ async def _fetched(url: str, limits: ServeLimits, body: Body, left: threading.Ev
                     raise _refused(f"answers status {answer.status_code}")
                 parts = list[bytes]()
                 async for part in answer.aiter_raw():
-                    if left.is_set():
-                        raise ClientDisconnect
+                    require_client(left)
                     body.add(len(part))
                     parts.append(part)
                 return b"".join(parts)

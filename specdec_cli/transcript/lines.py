@@ -88,6 +88,12 @@ def current_lines(lines: Iterable[LineState]) -> tuple[LineState, ...]:
     return tuple(sorted([*good.values(), *failed.values()], key=lambda line: line.place or (-1.0, -1.0, 0)))
 
 
+def latest(lines: Iterable[Line]) -> list[Line]:
+    """The current ones of a recording's lines; see `current_lines`."""
+    found = {line.offset: line for line in lines}
+    return [found[state.offset] for state in current_lines(map(LineState.of, found.values()))]
+
+
 def all_captioned(current: Sequence[LineState]) -> bool:
     """Whether every piece of a recording that can have a caption has one among the current lines."""
     alike = len({line.cut for line in current}) == 1 and all(line.good or line.final for line in current)
