@@ -12,9 +12,8 @@ from specdec_cli.decoding.block import Block
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import needs_review
-from specdec_cli.models.processor import Processor
 from specdec_cli.reading import description_end, flags_of
-from specdec_cli.setup import Setup
+from specdec_cli.setup import Setup, described
 from specdec_cli.transcript.recorder import error_transcript, gpu_mb, peak_rss_mb, timing, totals
 from specdec_cli.transcript.records import Resources, Started, Transcript, Uplink
 from specdec_cli.transcript.round import Round
@@ -23,7 +22,7 @@ from specdec_cli.types import Finished, Token
 
 if TYPE_CHECKING:
     from specdec_cli.decoding.loop import Loop
-    from specdec_cli.decoding.pair import Prompts
+    from specdec_cli.decoding.pair import Pair, Prompts
     from specdec_cli.models.engine import Engine
 
 BuildLoop = Callable[["Prompts", "Engine | None", Started, Grounding | None], "Loop"]
@@ -45,7 +44,7 @@ class Run:
     def __init__(
         self,
         setup: Setup,
-        writer: Processor,
+        pair: Pair,
         build_loop: BuildLoop,
         clip: Started,
         prompts: Prompts | None,
@@ -54,7 +53,8 @@ class Run:
         sound: Grounding | None = None,
     ) -> None:
         self.clip, self.prompts, self.error, self.sound = clip, prompts, error, sound
-        self._setup, self._writer, self._build_loop, self._audio_s = setup, writer, build_loop, audio_s
+        self._setup, self._pair, self._build_loop, self._audio_s = setup, pair, build_loop, audio_s
+        self._writer = pair.writer
         self.tokens = list[Token]()  # committed so far
         self._rounds = list[Round]()
         self._transcript: Transcript | None = None
@@ -118,7 +118,7 @@ class Run:
         alone = threading.current_thread() is threading.main_thread()  # in a batch each clip has another thread
         caption, claims = setup.caption(text), None
         ended = {"finish_reason": finished.finish_reason, "degraded": finished.degraded}
-        found: dict[str, Any] = {**dict(clip), "caption": caption, **ended}
+        found: dict[str, Any] = {**dict(clip), "models": described(self._pair), "caption": caption, **ended}
         if sound is not None:
             claims = sound.claims(caption)
             found |= {"measured": sound.measured, "agrees": {claim.attribute: claim.agrees for claim in claims}}

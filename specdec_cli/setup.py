@@ -55,8 +55,7 @@ class Setup:
         """The setup of a configuration, its loaded models, and the learned gate's file."""
         models = pair.models
         suggested = {role: found for role in models if (found := suggestions(config.decoding, models[role].processor))}
-        described = {role: ModelInfo(**model.describe()) for role, model in models.items()}
-        known = Models(edge=described.get("edge"), cloud=described.get("cloud"))
+        known = described(pair)
         declared = {role: getattr(model.processor.config, "specdec_prompts", None) for role, model in models.items()}
         return cls(
             config=config,
@@ -155,6 +154,12 @@ class Setup:
         """The transcript of a recording that cannot be opened, or cannot be read to its end."""
         known = item.place | self.of_item(item).fields()
         return error_transcript(item.path, error, sha256=item.sha256 or item.content_of(error), **known)
+
+
+def described(pair: Pair) -> Models:
+    """The models of a pair. What is known of a remote one depends on whether its server has answered yet."""
+    known = {role: ModelInfo(**model.describe()) for role, model in pair.models.items()}
+    return Models(edge=known.get("edge"), cloud=known.get("cloud"))
 
 
 def open_item(

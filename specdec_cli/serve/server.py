@@ -7,6 +7,7 @@ import json
 import logging
 import socket
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -93,10 +94,24 @@ class DeadlineProtocol(H11Protocol):
         super().connection_lost(exc)
 
 
-def server(offer: Offer, place: Place, token: str | None) -> uvicorn.Server:
-    """The server, not started yet; run it with the socket of `bind`."""
+class AnnouncedServer(uvicorn.Server):
+    """uvicorn's server, which calls `announce` once it takes connections."""
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._announce()
+
+
+def server(
+    offer: Offer, place: Place, token: str | None, announce: Callable[[], None] = lambda: None
+) -> uvicorn.Server:
+    """The server, not started yet; run it with the socket of `bind`. It calls `announce` once it takes connections."""
     protocol: Any = type("Protocol", (DeadlineProtocol,), {"head_s": offer.limits.head_s})
-    return uvicorn.Server(
+    return AnnouncedServer(
         uvicorn.Config(
             create_app(offer, token),
             loop="asyncio",
@@ -113,7 +128,8 @@ def server(offer: Offer, place: Place, token: str | None) -> uvicorn.Server:
             h11_max_incomplete_event_size=1 << 14,
             ssl_certfile=place.certificate,
             ssl_keyfile=place.key,
-        )
+        ),
+        announce,
     )
 
 
@@ -153,9 +169,12 @@ def serve_configured(
         offer = offered(Captioner.load(resolved.config.running_long()), resolved, limits, room)
         url, modes = place.url(bound.getsockname()[1]), offer.captions.modes if offer.captions else ()
         model = None if offer.service is None else offer.service.info.model
-        event("ready", url=url, host=place.host, model=model, captions=modes, token=token is not None)
+
+        def announce() -> None:
+            event("ready", url=url, host=place.host, model=model, captions=modes, token=token is not None)
+
         try:
-            server(offer, place, token).run(sockets=[bound])
+            server(offer, place, token, announce).run(sockets=[bound])
         finally:
             event("stopped")
 

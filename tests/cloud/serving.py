@@ -24,13 +24,13 @@ class Running:
     """The product's own server on a free port of this machine, run by a thread instead of a process."""
 
     def __init__(self, offer: Offer, token: str | None = None) -> None:
-        place = Place("127.0.0.1", 0)
-        self._socket, self._server = bind(place), server(offer, place, token)
-        self._socket.listen()
+        place, ready = Place("127.0.0.1", 0), threading.Event()
+        self._socket, self._server = bind(place), server(offer, place, token, ready.set)
         self.port = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
         self._thread.start()
+        assert ready.wait(WAIT_S)
 
     def stop(self) -> None:
         """Ends it as SIGTERM would."""

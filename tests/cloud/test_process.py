@@ -19,9 +19,13 @@ import pytest
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.http import RefusedError, failure_of
+from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config import CloudConfig, load_config
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.errors import ConfigError
+from specdec_cli.serve import server
+from specdec_cli.serve.limits import ServeLimits
+from specdec_cli.serve.server import Place
 from tests.cli.status import exit_code
 from tests.cloud.stand_in import answering
 from tests.laws.test_wire_law import rounded
@@ -123,6 +127,35 @@ def test_captions_are_those_of_one_process(process):
         assert away.pair.remotes
         assert "answered in" in away.pair.remotes[0].probe()
         away.pair.remotes[0].close()
+
+
+def test_a_transcript_describes_a_cloud_that_answered_late(process):
+    with patch.object(VerifyServer, "start"):  # as if nothing had listened yet
+        late = captioner(process.url, **process.client, decoding__mode="lossless")
+    assert late.setup.models.cloud.serves is None
+    found = late.run_samples(voice(5), RATE).finish().models.cloud
+    assert (found.name, found.serves) == (process.url, "package:mini/cloud")
+    assert found.weights is not None
+    late.pair.remotes[0].close()
+
+
+def test_a_server_that_says_it_is_ready_takes_connections(monkeypatch):
+    place, reached = Place("127.0.0.1", 0), list[str]()
+
+    def connect(name: str, **fields: object) -> None:
+        if name == "ready":
+            url = httpx.URL(fields["url"])
+            socket.create_connection((url.host, url.port)).close()
+            reached.append(name)
+            signal.raise_signal(signal.SIGINT)  # the test is over
+
+    monkeypatch.setattr(server, "event", connect)
+    monkeypatch.setattr(server, "log_json", lambda **_: None)
+    monkeypatch.setattr(Captioner, "load", lambda config: Captioner(config, mini_pair()))
+    resolved = load_config("mini", environ={})
+    with pytest.raises(KeyboardInterrupt):
+        server.serve_configured(resolved, place, None, ServeLimits(), room=1, debug=False)
+    assert reached == ["ready"]
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
