@@ -6,6 +6,7 @@ The fork has the mini pair loaded already, so that pipes, signals and terminals 
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -144,6 +145,20 @@ class Fork:
                 return
             assert time.monotonic() < deadline, f"{output} did not get {count} lines"
             time.sleep(0.002)
+
+    def minds_signals(self) -> None:
+        """Waits until the command handles signals, or is over."""
+        if not Path("/proc").exists():
+            time.sleep(0.5)
+            return
+
+        def handled() -> bool:
+            found = re.search(
+                r"^State:\s*(\w)(?s:.*)^SigCgt:\s*(\w+)", Path(f"/proc/{self.pid}/status").read_text(), re.M
+            )
+            return found is None or found[1] == "Z" or bool(int(found[2], 16) >> (signal.SIGTERM - 1) & 1)
+
+        assert until(handled)
 
     def send(self, signal_number: int) -> None:
         """Sends a signal."""
