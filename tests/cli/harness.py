@@ -6,7 +6,6 @@ The fork has the mini pair loaded already, so that pipes, signals and terminals 
 import io
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -153,10 +152,9 @@ class Fork:
             return
 
         def handled() -> bool:
-            found = re.search(
-                r"^State:\s*(\w)(?s:.*)^SigCgt:\s*(\w+)", Path(f"/proc/{self.pid}/status").read_text(), re.M
-            )
-            return found is None or found[1] == "Z" or bool(int(found[2], 16) >> (signal.SIGTERM - 1) & 1)
+            status = dict(line.split(":", 1) for line in Path(f"/proc/{self.pid}/status").read_text().splitlines())
+            over, caught = status["State"].strip().startswith("Z"), int(status["SigCgt"], 16)
+            return over or bool(caught >> (signal.SIGTERM - 1) & 1)
 
         assert until(handled)
 
