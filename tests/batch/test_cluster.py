@@ -30,8 +30,10 @@ CLIPS = 10 + 3 * CHUNK  # two actors have a chunk each, and one is left: the run
 QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=6")
 HYBRID = ("--labels", "--set", "decoding.max_new_tokens=12", "--threshold", "0.5", "-l", "zh")
 EAGER = {
-    "RAY_worker_niceness": "0", "RAY_worker_register_timeout_seconds": "600", "RAY_health_check_failure_threshold": "100",
-}  # fmt: skip
+    "RAY_worker_niceness": "0",
+    "RAY_worker_register_timeout_seconds": "600",
+    "RAY_health_check_failure_threshold": "100",
+}
 """Ray makes its workers give way to everything else; beside other work on the machine they would hardly get on.
 
 It also gives up workers and nodes that are slow.
