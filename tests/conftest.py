@@ -24,9 +24,13 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_home(tmp_path_factory) -> Iterator[None]:
-    """A cache folder of the tests' own, where results of self-tests are remembered."""
+    """Cache folders of the tests' own: of results of self-tests, and of PyTorch's compiler.
+
+    The compiler would take what it made for the kernels of another CPU, whose vectors have another length.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
         yield
 
 
