@@ -20,7 +20,7 @@ from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.reading import caption_of, settled
 from specdec_cli.text import plain
 from specdec_cli.transcript.recorder import error_transcript
-from specdec_cli.transcript.records import ModelInfo, Models, Started, Transcript
+from specdec_cli.transcript.records import ModelInfo, Models, RowPart, Started, Transcript
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
 from specdec_cli.types import Decider, Mode
 
@@ -133,6 +133,7 @@ class Setup:
             end_s=None if whole else round(piece.end_s, 4),
             piece=piece.index if pieces > 1 else None,
             pieces=pieces if pieces > 1 else None,
+            row=RowPart.of(item) if pieces > 1 else None,
             channel=None if piece.channel is None else piece.channel + 1,
             speaker=piece.speaker or item.speaker,
             text=piece.text or item.text,

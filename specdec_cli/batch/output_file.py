@@ -20,7 +20,7 @@ from specdec_cli.prompts import Language
 from specdec_cli.targets import TRANSCRIPTS
 from specdec_cli.targets import replace as replace_file
 from specdec_cli.transcript.lines import Line, LineState, all_captioned, current_lines, head_of, transcript_at
-from specdec_cli.transcript.records import Transcript, TranscriptHead
+from specdec_cli.transcript.records import RowPart, Transcript, TranscriptHead
 from specdec_cli.transcript.terms import Terms, made_by
 
 if TYPE_CHECKING:
@@ -84,7 +84,10 @@ class Task:
 
     def found_in(self, recording: Recording) -> frozenset[int]:
         """Indices of the pieces that have captions, or can have none, of the same content cut at the same places."""
-        places = {mark.place for mark in self.marks if mark.good or mark.final}
+        alike = [mark for mark in self.marks if (mark.pieces or 1) == len(recording.cuts)]
+        if self.moved and len(recording.cuts) > 1:
+            alike = []  # new lines supersede those of another part
+        places = {mark.place for mark in alike if mark.good or mark.final}
         channels = (0 if cut.channel is None else cut.channel + 1 for cut in recording.cuts)
         cuts = [
             (round(cut.start_s, 4), round(cut.end_s, 4), n) for cut, n in zip(recording.cuts, channels, strict=True)
@@ -178,12 +181,12 @@ def _line_at(file: BinaryIO, offset: int) -> bytes:
 
 def _elsewhere(item: InputFile, mark: LineState) -> bool:
     """Whether a line may be about another part than a row of a manifest means."""
+    if mark.pieces is not None:
+        return mark.part != RowPart.of(item)
     if mark.place is None or item.start_s is None:
-        return item.start_s is not None or (mark.place is not None and mark.pieces is None)
+        return item.start_s is not None or mark.place is not None
     start_s, end_s, channel = mark.place
     after_s, before_s = start_s - item.start_s, (item.end_s or math.inf) - end_s
-    if mark.pieces is not None:
-        return min(after_s, before_s) < -_ALIKE_S
     return max(abs(after_s), abs(before_s)) > _ALIKE_S or channel != (0 if item.channel is None else item.channel + 1)
 
 
@@ -193,9 +196,12 @@ def _again(head: TranscriptHead) -> InputFile:
     Speaker, text and channel are those of its manifest, unless the recording is cut by a file or by its channels.
     """
     found = InputFile(head.file, id=head.id, language=head.language, prompt=head.prompt)
-    if head.id is not None and head.pieces is None:
-        found = replace(found, start_s=head.start_s, end_s=head.end_s)
-    if head.settings.get("segment") not in (None, AT_PAUSES) or head.settings.get("channel") == "each":
-        return found
-    channel = None if head.channel is None else head.channel - 1
-    return replace(found, channel=channel, speaker=head.speaker, text=head.text)
+    cut = head.settings.get("segment") not in (None, AT_PAUSES) or head.settings.get("channel") == "each"
+    start_s, end_s, channel = None, None, None if cut else head.channel
+    if head.pieces is None and head.id is not None:
+        start_s, end_s = head.start_s, head.end_s
+    elif head.pieces is not None:
+        part = head.row or RowPart()
+        start_s, end_s, channel = part.start_s, part.end_s, part.channel
+    found = replace(found, start_s=start_s, end_s=end_s, channel=None if channel is None else channel - 1)
+    return found if cut else replace(found, speaker=head.speaker, text=head.text)

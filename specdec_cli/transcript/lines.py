@@ -13,7 +13,7 @@ from specdec_cli.errors import AudioContentError, WrongFileError
 from specdec_cli.inputs.names import SOUND_FILE
 from specdec_cli.inputs.recording import Key
 from specdec_cli.journal import StoredLine, read_lines
-from specdec_cli.transcript.records import Transcript, TranscriptHead
+from specdec_cli.transcript.records import RowPart, Transcript, TranscriptHead
 
 _BEHIND: Final = frozenset({"rounds", "totals", "timing", "resources", "uplink"})
 """Fields after the head of a line."""
@@ -48,6 +48,7 @@ class LineState:
     final: bool = False  # it has no caption, and this content can have none
     degraded: bool = False  # the cloud failed, and the edge wrote its caption alone
     row: bool = False  # a manifest named it, and it is the only piece of its row
+    part: RowPart | None = None  # what its row means, if that has several pieces
 
     @classmethod
     def of(cls, line: Line) -> LineState:
@@ -56,7 +57,7 @@ class LineState:
         content = head.error is not None and head.error.type == AudioContentError.__name__
         final = content and head.sha256 is not None
         row, degraded = head.id is not None and head.pieces is None, head.degraded is not None
-        return cls(line.offset, line.number, head.good, head.sha256, place, head.pieces, final, degraded, row)
+        return cls(line.offset, line.number, head.good, head.sha256, place, head.pieces, final, degraded, row, head.row)
 
     @property
     def cut(self) -> tuple[object, ...]:
@@ -68,7 +69,7 @@ class LineState:
         if self.row:
             return self.sha256, self.place
         own = self.place is not None and self.pieces is None
-        return None if own else self.sha256, self.pieces, self.place is None
+        return None if own else self.sha256, self.pieces, self.place is None, self.part
 
 
 def current_lines(lines: Iterable[LineState]) -> tuple[LineState, ...]:

@@ -115,6 +115,31 @@ def test_a_row_that_means_another_part_by_now_is_captioned_again(run, row, again
     assert "0 captioned  2 done before" in run(*asked).err
 
 
+@pytest.mark.parametrize("row", ["u1,talk.wav,0.5,4.5", "u1,talk.wav,0.7,2.7", "u1,talk.wav,,", "u1,talk.wav,0.7,1.5"])
+def test_a_row_of_several_pieces_that_means_another_part_by_now_is_captioned_again(run, row):
+    asked, table = ("batch", "--manifest", "m.csv", "--segment", "1"), Path("m.csv")
+    table.write_text(f"id,file,start,end\n{row}\n")
+    assert run(*asked, "-o", "new.jsonl").code == 0
+    table.write_text("id,file,start,end\nu1,talk.wav,0.5,2.5\n")
+    assert run(*asked, "-o", "o.jsonl").code == 0
+    assert "1 done before" in run(*asked, "-o", "o.jsonl").err
+    table.write_text(f"id,file,start,end\n{row}\n")
+    assert "1 captioned" in run(*asked, "-o", "o.jsonl").err
+    assert places(lines()) == places(read_transcripts(Path("new.jsonl")))
+    assert "1 done before" in run(*asked, "-o", "o.jsonl").err
+
+
+def test_a_piece_of_a_row_that_failed_is_tried_again_alone(run):
+    Path("m.csv").write_text("id,file,start,end\nu1,talk.wav,0.5,2.5\n")
+    asked, path = ("batch", "-o", "o.jsonl", "--segment", "1"), Path("o.jsonl")
+    assert run(*asked, "--manifest", "m.csv").code == 0
+    before, values = lines(), [json.loads(line) for line in path.read_text().splitlines()]
+    values[1] |= {"caption": None, "finish_reason": None, "error": {"type": "DecodingError", "message": "no."}}
+    path.write_text("".join(json.dumps(value) + "\n" for value in values))
+    assert run(*asked, "--retry-failed").code == 0
+    assert (places(lines()), captions(lines())) == (places(before), captions(before))
+
+
 def test_a_recording_that_cannot_be_read_any_more_keeps_its_captions(run):
     asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
     assert run(*asked).code == 0
