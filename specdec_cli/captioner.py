@@ -196,11 +196,12 @@ class Captioner:
         """One run per piece of a recording, except those with an index in `skip`; `item` is the input that names it."""
         item = item or InputFile(recording.path)
         setup, count, pieces = self.setup.of_item(item), len(recording.cuts), recording.pieces(skip)
+        digest = None if self.cuts is None else self.cuts.digest(recording.path)
         while True:
             started = time.perf_counter()
             if (cut := next(pieces, None)) is None:
                 return
-            clip = setup.started(recording, cut, item, self.sampling_rate)
+            clip = setup.started(recording, cut, item, self.sampling_rate, digest)
             prompts: Prompts | None = None
             error: SpecdecError | None = cut.fault or setup.refusal(clip)
             if error is None:

@@ -119,8 +119,13 @@ class Setup:
         settings = {**self.settings, "style": config.prompt.style if shipped else None}
         return replace(self, language=language, prompt=instruction, settings=settings)
 
-    def started(self, recording: Recording, piece: AudioPiece, item: InputFile, rate: int) -> Started:
-        """The fields of a piece that are known before it is decoded; `rate` is that of its samples, Hz."""
+    def started(
+        self, recording: Recording, piece: AudioPiece, item: InputFile, rate: int, cuts: str | None = None
+    ) -> Started:
+        """The fields of a piece that are known before it is decoded.
+
+        `rate`: of its samples, Hz; `cuts`: see `Cuts.digest`.
+        """
         whole, fit, pieces = recording.whole, piece.fault is None, len(recording.cuts)
         silent = fit and not has_speech(piece.samples, rate)
         measures = self.measures and fit
@@ -134,6 +139,7 @@ class Setup:
             piece=piece.index if pieces > 1 else None,
             pieces=pieces if pieces > 1 else None,
             row=RowPart.of(item) if pieces > 1 else None,
+            cuts=cuts,
             channel=None if piece.channel is None else piece.channel + 1,
             speaker=piece.speaker or item.speaker,
             text=piece.text or item.text,

@@ -53,8 +53,9 @@ class Task:
     item: InputFile
     marks: tuple[LineState, ...] = ()  # of its lines that stand, by their start
     failed: bool = False  # whether it or a piece of it failed, or is missing
-    moved: bool = False  # whether its manifest may mean another part of it than the lines: reading it tells
+    moved: bool = False  # whether manifest or cuts may mean other parts of it than the lines: reading it tells
     renamed: bool = False  # whether its manifest has another speaker or text than the lines
+    cuts: str | None = None  # digest of its file in a folder of cuts
 
     @property
     def settled(self) -> bool:
@@ -84,8 +85,9 @@ class Task:
 
     def found_in(self, recording: Recording) -> frozenset[int]:
         """Indices of the pieces that have captions, or can have none, of the same content cut at the same places."""
-        alike = [mark for mark in self.marks if (mark.pieces or 1) == len(recording.cuts)]
-        if self.moved and len(recording.cuts) > 1:
+        count = len(recording.cuts)
+        alike = [mark for mark in self.marks if (mark.pieces or 1) == count and mark.cuts == self.cuts]
+        if self.moved and count > 1:
             alike = []  # new lines supersede those of another part
         places = {mark.place for mark in alike if mark.good or mark.final}
         channels = (0 if cut.channel is None else cut.channel + 1 for cut in recording.cuts)
@@ -124,20 +126,22 @@ class Output(Journal[Line]):
         self._order.append(entry.offset)
         return made_by(entry.head)
 
-    def find(self, item: InputFile, *, again: bool = False) -> Task:
+    def find(self, item: InputFile, *, again: bool = False, cuts: str | None = None) -> Task:
         """A recording with what the output held of it when it was opened.
 
-        `again`: captions that the edge finished because the cloud failed count as failed.
+        `again`: captions that the edge finished because the cloud failed count as failed. `cuts`: digest of its file in
+        a folder of cuts.
         """
         known = self._tasks.get(item.key)
         if known is None:
             return Task(item)
         if again and any(mark.degraded for mark in known.marks):
             marks = tuple(replace(mark, good=mark.good and not mark.degraded) for mark in known.marks)
-            return Task(item, marks, failed=True)
+            known = replace(known, marks=marks, failed=True)
         moved = item.id is not None and any(_elsewhere(item, mark) for mark in known.marks)
+        moved = moved or any(mark.good and mark.cuts != cuts for mark in known.marks)
         renamed = known.captioned and (known.item.speaker, known.item.text) != (item.speaker, item.text)
-        return replace(known, item=item, moved=moved, renamed=renamed)
+        return replace(known, item=item, moved=moved, renamed=renamed, cuts=cuts)
 
     def failed(self) -> list[InputFile]:
         """The recordings that have no caption or a degraded one, or a piece that has."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +49,7 @@ class LineState:
     degraded: bool = False  # the cloud failed, and the edge wrote its caption alone
     row: bool = False  # a manifest named it, and it is the only piece of its row
     part: RowPart | None = None  # what its row means, if that has several pieces
+    cuts: str | None = None  # digest of the file in a folder of cuts that it was cut by
 
     @classmethod
     def of(cls, line: Line) -> LineState:
@@ -57,7 +58,8 @@ class LineState:
         content = head.error is not None and head.error.type == AudioContentError.__name__
         final = content and head.sha256 is not None
         row, degraded = head.id is not None and head.pieces is None, head.degraded is not None
-        return cls(line.offset, line.number, head.good, head.sha256, place, head.pieces, final, degraded, row, head.row)
+        found = cls(line.offset, line.number, head.good, head.sha256, place, head.pieces, final, degraded, row)
+        return replace(found, part=head.row, cuts=head.cuts)
 
     @property
     def cut(self) -> tuple[object, ...]:
@@ -67,9 +69,9 @@ class LineState:
         row of a manifest means one part only.
         """
         if self.row:
-            return self.sha256, self.place
+            return self.sha256, self.place, self.cuts
         own = self.place is not None and self.pieces is None
-        return None if own else self.sha256, self.pieces, self.place is None, self.part
+        return None if own else self.sha256, self.pieces, self.place is None, self.part, self.cuts
 
 
 def current_lines(lines: Iterable[LineState]) -> tuple[LineState, ...]:

@@ -183,6 +183,23 @@ def test_speakers_and_texts_of_a_cuts_file_are_kept(run):
     assert "segment was 'cuts.csv" in run("batch", "talk.wav", "--segment", "cuts.csv", "-o", "o.jsonl").err
 
 
+def test_a_recording_whose_file_in_a_folder_of_cuts_changed_is_captioned_again(run):
+    soundfile.write("other.wav", talk(2), RATE)
+    asked, folder = ("batch", "talk.wav", "other.wav", "--segment", "cuts", "-o", "o.jsonl"), Path("cuts")
+    folder.mkdir()
+    (folder / "talk.csv").write_text("start,end,speaker\n0.7,1.5,Ann\n")
+    (folder / "other.csv").write_text("start,end\n0.7,1.5\n2.2,3.0\n")
+    assert run(*asked).code == 0
+    (folder / "another.csv").write_text("start,end\n0.7,1.5\n")  # of a recording of a later run
+    assert "0 captioned  2 done before" in run(*asked).err
+    for cuts in ("0.7,1.5,Ann\n2.2,3.0,Bo\n", "2.2,3.0,Ann\n3.7,4.5,Bo\n", "0.7,1.6,Ann\n", "0.7,1.6,Bo\n"):
+        (folder / "talk.csv").write_text(f"start,end,speaker\n{cuts}")
+        assert "1 captioned" in run(*asked).err
+        found = [line for line in lines() if line.file == "talk.wav"]
+        assert [f"{line.start_s},{line.end_s},{line.speaker}" for line in found] == cuts.split()
+        assert "0 captioned  2 done before" in run(*asked).err
+
+
 # --- stdin, addresses and manifests ---
 
 
