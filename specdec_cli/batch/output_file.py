@@ -187,10 +187,11 @@ def _elsewhere(item: InputFile, mark: LineState) -> bool:
     """Whether a line may be about another part than a row of a manifest means."""
     if mark.pieces is not None:
         return mark.part != RowPart.of(item)
-    if mark.place is None or item.start_s is None:
+    begin_s = 0.0 if item.start_s is None and item.end_s is not None else item.start_s
+    if mark.place is None or begin_s is None:
         return item.start_s is not None or mark.place is not None
     start_s, end_s, channel = mark.place
-    after_s, before_s = start_s - item.start_s, (item.end_s or math.inf) - end_s
+    after_s, before_s = start_s - begin_s, (item.end_s or math.inf) - end_s
     return max(abs(after_s), abs(before_s)) > _ALIKE_S or channel != (0 if item.channel is None else item.channel + 1)
 
 
@@ -202,7 +203,7 @@ def _again(head: TranscriptHead) -> InputFile:
     found = InputFile(head.file, id=head.id, language=head.language, prompt=head.prompt)
     cut = head.settings.get("segment") not in (None, AT_PAUSES) or head.settings.get("channel") == "each"
     start_s, end_s, channel = None, None, None if cut else head.channel
-    if head.pieces is None and head.id is not None:
+    if head.pieces is None and (head.id is not None or head.start_s is None):
         start_s, end_s = head.start_s, head.end_s
     elif head.pieces is not None:
         part = head.row or RowPart()

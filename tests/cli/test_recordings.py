@@ -129,6 +129,26 @@ def test_a_row_of_several_pieces_that_means_another_part_by_now_is_captioned_aga
     assert "1 done before" in run(*asked, "-o", "o.jsonl").err
 
 
+def test_a_row_of_nemo_ends_after_its_duration_if_its_file_goes_on(run):
+    durations, asked = {"1": 3.0, "2": 6.62, "3": 9}, ("batch", "--manifest", "m.jsonl", "-o", "o.jsonl")
+    rows = ({"audio_filepath": "talk.wav", "id": id_, "duration": length} for id_, length in durations.items())
+    Path("m.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    outcome = run(*asked)
+    assert {line.id: (line.start_s, line.end_s) for line in lines()} == {
+        "1": (0, 3),
+        "2": (None,) * 2,
+        "3": (None,) * 2,
+    }
+    assert "talk.wav ends at 6.70 s, before its part does (at 9.00 s)" in outcome.err
+    assert "0 captioned  3 done before" in run(*asked).err
+    Path("m.jsonl").write_text(
+        '{"audio_filepath": "talk.wav", "duration": 3.0}\n{"audio_filepath": "no", "duration": 3.0}'
+    )
+    assert run("batch", "--manifest", "m.jsonl", "-o", "2.jsonl").code == 1
+    assert {(line.end_s, line.file) for line in lines("2.jsonl") if line.error is None} == {(3.0, "talk.wav")}
+    assert {(line.end_s, line.file) for line in lines("2.jsonl") if line.error is not None} == {(3.0, "no")}
+
+
 def test_a_piece_of_a_row_that_failed_is_tried_again_alone(run):
     Path("m.csv").write_text("id,file,start,end\nu1,talk.wav,0.5,2.5\n")
     asked, path = ("batch", "-o", "o.jsonl", "--segment", "1"), Path("o.jsonl")
