@@ -155,7 +155,8 @@ async def results(
 
     def ended(done: Future[None]) -> None:
         body.release()
-        put(shutting_down() if done.cancelled() else done.exception())
+        if not left.is_set():  # else nobody gets it, and the queue would keep it
+            put(shutting_down() if done.cancelled() else done.exception())
 
     try:
         if bodies.ending.begun:
@@ -175,12 +176,18 @@ async def results(
             if result is None:
                 return
             if isinstance(result, BaseException):
-                raise result
+                try:
+                    raise result
+                finally:
+                    del result
             yield result
     finally:
         left.set()
         leaving.cancel()
         future.cancel()
+        # an error has this frame in its traceback: as long as the frame has the error, their memory waits for the
+        # garbage collector, with the recording and all that was made of it
+        del future, leaving
 
 
 async def _departure(request: Request) -> None:

@@ -1,6 +1,7 @@
 """Clients that vanish, crowds, and what is too large: nothing of them stays, and others get what they asked for."""
 
 import asyncio
+import gc
 import http.client
 import json
 import socket
@@ -18,6 +19,7 @@ from openai import AsyncOpenAI
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.decoding.pair import Pair
+from specdec_cli.models.session import Session
 from tests.cloud.serving import remote_cloud
 from tests.mini_pair import RATE, captioner, mini_pair, voice
 from tests.serve.api import TOKEN, Api, api, ask, at_address, encoded, message, spoken, text_of
@@ -72,6 +74,26 @@ def test_a_client_that_vanishes_frees_its_slot_at_once(served, stream, reset):
     assert served.becomes_idle()
     assert pieces_captioned(served) < before + 40  # of 240
     assert text_of(ask(served.client(), spoken(1), "edge"))
+
+
+def test_what_a_client_that_vanished_has_left_goes_without_the_garbage_collector(served):
+    """That searches rarely: in an error's frames a recording and the caches of its clip would wait for it for long."""
+
+    def sessions() -> int:
+        return sum(isinstance(each, Session) for each in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before, captioned = sessions(), pieces_captioned(served)
+        crowd = [begun(served, stream=stream) for stream in (True, False)]
+        assert until(lambda: pieces_captioned(served) >= captioned + 2)
+        for connection in crowd:
+            connection.close()
+        assert served.becomes_idle()
+        assert until(lambda: sessions() <= before)
+    finally:
+        gc.enable()
 
 
 def test_clients_that_vanish_cost_the_others_nothing(served):
