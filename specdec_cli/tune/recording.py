@@ -25,7 +25,7 @@ from specdec_cli.decoding.pair import Pair
 from specdec_cli.decoding.pick import choices
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
-from specdec_cli.errors import AudioContentError, TranscriptError, WrongFileError, typed
+from specdec_cli.errors import AudioContentError, TranscriptError, WrongFileError, as_specdec_error
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.journal import Journal, StoredLine, Watch
 from specdec_cli.labels.grounding import Grounding
@@ -203,7 +203,7 @@ class StoredRecordings(Journal[Trace | Transcript]):
             except TranscriptError:
                 raise
             except Exception as error:
-                watch.failed(file, typed(error))
+                watch.failed(file, as_specdec_error(error))
             watch.advance()
 
     def add(self, line: Trace | Transcript) -> None:
