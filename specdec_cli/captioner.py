@@ -212,7 +212,7 @@ class Captioner:
             sound = (
                 None if prompts is None else self._grounding_of(clip, cut.samples, recording.levels.get(cut.channel))
             )
-            yield Run(self.setup, self.pair, self.loop, clip, prompts, audio_s, error, sound)
+            yield Run(self, clip, prompts, audio_s, error, sound)
 
     def grounding(
         self, measuring: Callable[[], Measured], language: Language, lexicon: Lexicon | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.pick import readings
@@ -14,6 +14,15 @@ from specdec_cli.types import Alternatives, Candidates, Decider, Finished, Prefi
 if TYPE_CHECKING:
     import torch
 
+    from specdec_cli.cloud.remote import RemoteVerifier
+    from specdec_cli.cloud.vllm import VllmDrafter
+    from specdec_cli.decoding.draft import Drafter
+    from specdec_cli.decoding.verify import LocalVerifier
+
+AnyDrafter: TypeAlias = "Drafter | VllmDrafter"
+"""What proposes a clip's blocks, here or at a server."""
+AnyVerifier: TypeAlias = "LocalVerifier | RemoteVerifier"
+"""What verifies a clip's blocks, here or at a server."""
 Enough = Callable[[GateState], bool]
 """Whether a block ends with the token that was added to the gate's state last."""
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from specdec_cli.decoding.length import GuessCosts
+from specdec_cli.decoding.costs import GuessCosts
 from specdec_cli.types import Decider, Source
 
 ORDER: Final = 6  # tokens of the longest context

@@ -16,10 +16,10 @@ from specdec_cli.config import Config
 from specdec_cli.config.decoding_schema import AcceptanceConfig
 from specdec_cli.decoding.ahead import CloudCalls
 from specdec_cli.decoding.assemble import ends_of
+from specdec_cli.decoding.costs import Costs
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.length import Costs
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.decoding.pick import choices

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from specdec_cli.config.decoding_schema import ScoringConfig
+from specdec_cli.decoding.costs import GuessCosts
 from specdec_cli.decoding.guesses import FLOOR, ORDER, SLOTS, Guesses, GuessTable, key_of
-from specdec_cli.decoding.length import GuessCosts
 from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.selftest import _prompt
