@@ -39,13 +39,14 @@ class NextScores:
         self.stop_ids, self._guess = frozenset(stop_ids), NO_GUESS
         self._guesses = guesses if guesses is not None and guesses.most else None
         self._text: list[int] = []  # the text that was scored, guesses included
-        self._logits = torch.empty(0)  # [n, vocab]: row i is after `_text[: len(_text) - n + 1 + i]`
+        self._logits = torch.empty(0)  # [n, vocab]: row i is after `_text[: _start + i]`
+        self._start = 1  # tokens of `_text` before the first row; without rows, one more than it has
         self._choices = list[int]()  # the most likely token of each row, once it was fetched
         self._sure = 0  # tokens of `_text` that are no guesses, or guesses that stood
         self._stepped = False  # whether the last forward was no prefill
         # of a last forward whose time is not recorded yet: tokens guessed in it, and ms of all steps before it
         self._untimed: tuple[int, float] | None = None
-        self._name = session.model.name
+        self._name, self._on_cpu = session.model.name, session.model.device.type == "cpu"
 
     def after(self, text: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
         """Processed scores [positions, vocab] after the last prefixes of `text`; the last row follows the whole text.
@@ -67,8 +68,8 @@ class NextScores:
         end = len(text)
         needed = self._start <= end <= len(self._text) and self._text[:end] == list(text)
         # a copy: the kept rows would hold the memory of all
-        self._logits = self._logits[end - self._start :].clone() if needed else torch.empty(0)
-        self._choices = []
+        rows = self._logits[end - self._start :].clone() if needed else torch.empty(0)
+        self._keep(self._text, rows, self._sure)
 
     def learn(self, text: Sequence[int], own: Iterable[bool]) -> None:
         """Counts the finished caption for guesses; `own` says for each token whether this model chose it."""
@@ -130,7 +131,7 @@ class NextScores:
             self._keep([], torch.empty(0), 0)
             self._guess = NO_GUESS
             raise
-        if self.session.model.device.type == "cpu":
+        if self._on_cpu:
             return
         waited_s, work = time.perf_counter() - started, self.session.work
         self._blocked_s += waited_s
@@ -142,11 +143,6 @@ class NextScores:
     def clock_ms(self) -> float:
         """A clock of the work on this clip. Of calls of the session, it counts only the time of steps, not prefills."""
         return (time.perf_counter() - self._blocked_s) * 1e3 + self.session.work.step_ms
-
-    @property
-    def _start(self) -> int:
-        """How many tokens stand before the first row."""
-        return len(self._text) + 1 - len(self._logits)
 
     def _known(self, text: Sequence[int], first: int) -> int:
         """How many rows are kept of those after `text[:first]`, `text[: first + 1]` and so on."""
@@ -166,7 +162,7 @@ class NextScores:
         self.guessed += len(guess.ids)
         self._stepped = self.session.work.encoder_passes == before.encoder_passes
         self._untimed = (len(guess.ids), before.step_ms) if len(text) == first and self._stepped else None
-        if self.session.model.device.type == "cpu":
+        if self._on_cpu:
             self._time_guess()
 
     def _time_guess(self) -> None:
@@ -185,6 +181,7 @@ class NextScores:
 
     def _keep(self, text: list[int], rows: torch.Tensor, sure: int) -> None:
         self._text, self._logits, self._sure = text, rows, sure
+        self._start = len(text) + 1 - rows.shape[0]
         self._choices = []
 
     def _next_guess(self, text: Sequence[int]) -> Guess:
