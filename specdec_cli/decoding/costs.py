@@ -91,13 +91,13 @@ class Costs:
     """The times of drafting, verifying and guessing on this machine, shared by all clips."""
 
     def __init__(self) -> None:
-        self._ms: dict[str, Mean] = {"token": Mean(), "verification": Mean(), "reading": Mean()}
+        self._ms: dict[str, Mean] = {"token": Mean(), "verification": Mean(), "prefill": Mean()}
         self.alone = Mean(ALONE)  # tokens that the cloud writes in a forward without a draft
         self.length = Mean()  # tokens of a caption
         self.guesses: defaultdict[str, GuessCosts] = defaultdict(GuessCosts)  # by model
 
-    def record(self, what: Literal["token", "verification", "reading"], ms: float) -> None:
-        """Records the time of a drafted token, of a forward of the cloud, or of reading a clip with the edge."""
+    def record(self, what: Literal["token", "verification", "prefill"], ms: float) -> None:
+        """Records the time of a drafted token, of a forward of the cloud, or of the edge's prefill."""
         mean = self._ms[what]
         if what == "token":  # guessed tokens take no time, but the one before them takes that of all: no hiccup
             mean.add(ms)
@@ -107,7 +107,7 @@ class Costs:
     def record_draft(self, draft: Draft, work: ModelWork) -> None:
         """Records the times of a block that the edge drafted in `work`."""
         if work.encoder_passes:
-            self.record("reading", work.reading_ms)
+            self.record("prefill", work.reading_ms)
         if (steps := len(draft.ids) - work.encoder_passes) > 0:  # the prefill gives the first token
             self.record("token", work.step_ms / steps)
 
@@ -127,7 +127,7 @@ class Costs:
         return token.value / verification.value if token.known and verification.value > 0 else COST
 
     @property
-    def reading(self) -> float:
+    def prefill(self) -> float:
         """The time of the edge's prefill in verifications; 0 before both have been measured."""
         verification = self._ms["verification"].value
-        return self._ms["reading"].value / verification if verification > 0 else 0.0
+        return self._ms["prefill"].value / verification if verification > 0 else 0.0

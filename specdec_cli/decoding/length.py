@@ -37,7 +37,7 @@ MOST_DEFERRED: Final = 64  # tokens of a deferred draft: what the schema allows 
 PER_TOKEN: Final = 4  # tokens that deferred drafts may spend on each written one
 SOLO_BLOCK: Final = 4  # tokens of a block that is not verified, or that the cloud writes while the edge drafts nothing
 CLOUD_CHUNK: Final = 16  # tokens that a cloud without an edge writes at a time: more would delay the view
-PASSES: Final = 0.7  # the start of a, for pairs that agree less than the mini pair (0.98 on its six samples)
+ACCEPTANCE: Final = 0.7  # the start of a, for pairs that agree less than the mini pair (0.98 on its six samples)
 ROUND: Final = 0.1  # o: measured on the mini pair, whose steps are the fastest that the loop has to keep up with
 
 
@@ -72,10 +72,10 @@ class BlockLength:
     def __post_init__(self) -> None:
         self.adapts = self.settings.k == "auto" and self.settings.mode in ("hybrid", "lossless")
         self._lossless = self.settings.mode == "lossless"  # the cloud may write without a draft
-        self._passes = Mean(PASSES)  # accepted tokens per verified one, the first rejected one included
+        self._acceptance = Mean(ACCEPTANCE)  # accepted tokens per verified one, the first rejected one included
         self._trust = Mean(1.0)  # accepted tokens, per token that is accepted by the edge's own probabilities
         self._cost = COST  # of a drafted token, in tokens
-        self._read = False  # whether the edge has read the clip
+        self._prefilled = False  # whether the edge has read the clip
         self._written = 0  # tokens of verified blocks
         self._drafted = 0  # tokens so far, rejected ones included
 
@@ -100,7 +100,7 @@ class BlockLength:
         """Most tokens of the next block; 0: the cloud writes it alone. What does not pay fades with each call."""
         if not self.adapts:
             return SOLO_BLOCK if self.settings.k == "auto" else self.settings.k
-        a, c = self._passes.value, self.settings.cost_ratio or self.costs.ratio
+        a, c = self._acceptance.value, self.settings.cost_ratio or self.costs.ratio
         expected = accumulate(a**k for k in range(MOST_DRAFTED + 1))
         rates = [tokens / (c * (k + ROUND) + 1) for k, tokens in enumerate(expected)]
         best = max(range(1, len(rates)), key=rates.__getitem__)
@@ -108,11 +108,11 @@ class BlockLength:
         if not self._lossless:
             return MOST_DRAFTED
         alone = self._alone
-        if self._with_reading(rates[best]) > alone:
+        if self._with_prefill(rates[best]) > alone:
             self.costs.alone.fade()
             return best
         self._cost = c * alone
-        self._passes.fade()
+        self._acceptance.fade()
         return 0
 
     @property
@@ -121,16 +121,16 @@ class BlockLength:
         guesses = self.settings.guess_tokens > 0 and self.settings.cost_ratio is None
         return self.costs.alone.value if guesses else 1.0
 
-    def _with_reading(self, rate: float) -> float:
+    def _with_prefill(self, rate: float) -> float:
         """The rate of drafting, in tokens a verification, with the edge's prefill if that is still to come."""
-        if self._read or self.settings.cost_ratio is not None:
+        if self._prefilled or self.settings.cost_ratio is not None:
             return rate
         left = max(self.costs.length.value - self._written, 1.0)
-        return left / (left / rate + self.costs.reading)
+        return left / (left / rate + self.costs.prefill)
 
     def enough(self, state: GateState) -> bool:
         """Whether one more token of a block that escalates would cost more than it gains."""
-        believed = self._trust.value * self._passes.value
+        believed = self._trust.value * self._acceptance.value
         return state.escalates and believed * prod(token.probability for token in state.evidence) < self._cost
 
     def add_draft(self, draft: Draft) -> None:
@@ -144,7 +144,7 @@ class BlockLength:
         self._written += verdict.accepted + 1 + len(verdict.run_on)
         if not draft.ids:
             return
-        self._read = True
+        self._prefilled = True
         verified = draft.gate_state.evidence[: verdict.accepted + 1]  # the accepted tokens, and the first rejected one
-        self._passes.add(verdict.accepted, len(verified))
+        self._acceptance.add(verdict.accepted, len(verified))
         self._trust.add(verdict.accepted, sum(accumulate((token.probability for token in verified), mul)))

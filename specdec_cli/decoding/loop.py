@@ -197,7 +197,7 @@ class Loop:
         self.text = text[:end]
         thrown_away = 0 if self.drafter is None else self.drafter.drop_stale(None if self.finish else self.text)
         hidden_ms = draft.hidden_ms if self.calls.hides else None
-        return Block(index, replace(draft, logits=None), verdict, tuple(tokens[: end - start]), hidden_ms, thrown_away)
+        return Block(index, replace(draft, scores=None), verdict, tuple(tokens[: end - start]), hidden_ms, thrown_away)
 
     @property
     def _edge(self) -> AnyDrafter | None:

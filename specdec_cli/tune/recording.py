@@ -128,7 +128,8 @@ def record_tracks(
     language = config.prompt.language if config.closes else None
     stop = StopRules(settings, cloud_ids, pair.writer.text, language, edge_ids)
     drafter = Drafter(pair.next_scores("edge", edge_prompt, settings, edge_ids))
-    verifier = LocalVerifier(pair.next_scores("cloud", cloud_prompt, settings, cloud_ids), AcceptanceConfig())
+    cloud_scores = pair.next_scores("cloud", cloud_prompt, settings, cloud_ids)
+    verifier = LocalVerifier(cloud_scores, AcceptanceConfig(), settings.max_new_tokens)
     gate = Gate("always")
     loop = Loop(drafter, verifier, gate, stop, settings, CloudCalls(settings, Costs(), drafter, gate))
     for _ in loop.run():

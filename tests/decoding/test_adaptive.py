@@ -76,9 +76,9 @@ def test_the_cloud_writes_alone_where_guesses_make_it_faster_and_is_tried_now_an
 
 
 def test_the_first_draft_of_a_clip_pays_for_its_prefill():
-    def size(length: float, reading_ms: float) -> int:
+    def size(length: float, prefill_ms: float) -> int:
         costs = Costs()
-        for what, ms in (("token", 2.0), ("verification", 10.0), ("reading", reading_ms)):
+        for what, ms in (("token", 2.0), ("verification", 10.0), ("prefill", prefill_ms)):
             costs.record(what, ms)
         costs.length.add(length)
         costs.alone.add(100, 100)
