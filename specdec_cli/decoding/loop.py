@@ -102,12 +102,12 @@ class Loop:
         """The edge's block; without an edge, or if it fails, an empty one: the cloud writes it."""
         if (edge := self._edge) is not None:
             try:
-                return self._drafted(edge)
+                return self._draft_with(edge)
             except EdgeError as error:
                 self._failures.of_edge(error, cloud_left=self._cloud is not None)
         return Draft(reason="always" if self.settings.mode == "lossless" else None)
 
-    def _drafted(self, edge: AnyDrafter) -> Draft:
+    def _draft_with(self, edge: AnyDrafter) -> Draft:
         """Drafts a block. `reason` says why to verify it: the gate, a loop, a refusal in the text, or the sound."""
         settings, start, available = self.settings, len(self.text), self._cloud is not None
         whole = settings.defers and available
@@ -115,18 +115,20 @@ class Loop:
         waking = whole and not self.calls.begun and settings.mode == "hybrid"
         draft = self._propose(edge, size, self.gate.open(start, waking=waking, whole=whole), self._enough(whole=whole))
         if self._end.loops((*self.text, *draft.ids), start):
-            if self._may_break_out:
-                self._end.leave()
-            if self._may_break_out and (self._end.loop_was_verified or not available):
-                # the cloud has confirmed this loop: it would reject a way out, and loop on
-                size = min(size, SOLO_BLOCK) if whole else size
-                way_out = self._propose(edge, size, self.gate.open(start), top_k=settings.loop_top_k)
-                return replace(way_out, reason=None, ms=draft.ms + way_out.ms)
-            if self.gate.name != "always":
-                draft = replace(draft, reason="loop")
+            return self._leave_loop(edge, draft, min(size, SOLO_BLOCK) if whole else size)
         if draft.reason is None and draft.ids and settings.mode == "hybrid" and available:
             draft = replace(draft, reason=self.stop.fault(self.text, draft.ids) or self._contradiction(draft))
         return draft
+
+    def _leave_loop(self, edge: AnyDrafter, looping: Draft, size: int) -> Draft:
+        """The draft that ends in a loop, to be verified; if the cloud cannot help, `size` tokens that are drawn."""
+        if self._may_break_out:
+            self._end.leave()
+            # a cloud that has confirmed this loop would reject a way out, and loop on
+            if self._end.loop_was_verified or self._cloud is None:
+                way_out = self._propose(edge, size, self.gate.open(len(self.text)), None, self.settings.loop_top_k)
+                return replace(way_out, reason=None, ms=looping.ms + way_out.ms)
+        return looping if self.gate.name == "always" else replace(looping, reason="loop")
 
     def _contradiction(self, draft: Draft) -> Reason | None:
         """The reason `sound` if the draft makes a claim that the sound contradicts."""
@@ -140,12 +142,7 @@ class Loop:
         return self._length.enough if self._length.adapts else None
 
     def _propose(
-        self,
-        edge: AnyDrafter,
-        size: int,
-        state: GateState,
-        enough: Enough | None = None,
-        top_k: int | None = None,
+        self, edge: AnyDrafter, size: int, state: GateState, enough: Enough | None, top_k: int | None = None
     ) -> Draft:
         """Up to `size` tokens of the edge; see `Drafter.propose`."""
         before = edge.work
