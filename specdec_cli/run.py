@@ -46,7 +46,7 @@ class Run:
         prompts: Prompts | None,
         audio_s: float,
         error: SpecdecError | None,
-        sound: Grounding | None = None,
+        sound: Grounding | None,
     ) -> None:
         self.clip, self.prompts, self.error, self.sound = clip, prompts, error, sound
         self._captioner, self._setup, self._audio_s = captioner, captioner.setup, audio_s
