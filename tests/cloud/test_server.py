@@ -327,7 +327,7 @@ def test_the_budget_counts_what_a_clip_holds(case):
                 good["block"] = {"text": [], "draft": [3] * 30, "run_on": 20}
                 assert call(served, "PUT", session, framed(good, features))[0] == 200
                 (held,) = served.service.clips._held.values()
-                scores = held.verifier.scores._logits
+                scores = held.verifier.scores._rows
                 assert len(scores) <= guess_tokens
                 assert scores.untyped_storage().nbytes() == scores.nbytes
                 prompt = held.verifier.session.prompt

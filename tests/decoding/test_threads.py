@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from specdec_cli.decoding.block import Verdict
+from specdec_cli.decoding.costs import Costs
 from specdec_cli.decoding.draft import Drafter
-from specdec_cli.decoding.length import Costs
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import CloudError
 from tests.decoding.test_degraded import failing_after
