@@ -93,12 +93,13 @@ def test_a_signal_at_any_moment_ends_the_command(folder, tmp_path, monkeypatch, 
 def hang() -> None:
     """A command that catches what ends it, and goes on."""
     with ending.signals():
-        print("here", file=sys.stderr, flush=True)
+        said = "here"
         while True:
             try:
+                print(said, file=sys.stderr, flush=True)  # here, or the signal that follows might come before `try`
                 time.sleep(60)
             except BaseException as error:
-                print(f"caught {type(error).__name__}", file=sys.stderr, flush=True)
+                said = f"caught {type(error).__name__}"
 
 
 @pytest.mark.parametrize("signalled", few(SIGNALS))
