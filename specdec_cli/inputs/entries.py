@@ -230,13 +230,13 @@ def moment(value: object, scale: float = 1.0) -> float | str | None:
     if value is None:
         return None
     text = str(value).strip()
-    if ":" in text and (clock := parse(text.removeprefix("-"))) is not None:
-        return -clock if text.startswith("-") else clock
     try:
         if abs(number := float(text)) <= MOST_S:
             return number * scale
     except ValueError:
-        pass
+        text = unicodedata.normalize("NFKC", text)
+    if ":" in text and (clock := parse(text.removeprefix("-"))) is not None:
+        return -clock if text.startswith("-") else clock
     if text.casefold() in _NONE:
         return None
     if days := _OF_PANDAS.fullmatch(text):

@@ -91,6 +91,7 @@ def read(folder: Path, name: str, text: str | bytes) -> Said:
         ("c.txt", "0.7\t1.5\thi\n\\\t100\t200\n", [(0.7, 1.5, None, "hi")]),
         ("c.tsv", "start\tend\ttext\n700\t1500\thi\n2200\t3000\tyou\n", [(0.7, 1.5, None, "hi"), (2.2, 3.0, None, "you")]),  # noqa: E501
         ("c.csv", "start,end,text\n700.0,1500.0,hi\n2200.0,3000.0,you\n", [(0.7, 1.5, None, "hi"), (2.2, 3.0, None, "you")]),  # noqa: E501
+        ("c.csv", "start,end,speaker\n０．７,０：０１．５,Ann\n", [(0.7, 1.5, "Ann", None)]),
         ("c.csv", "sep=;\r\n;Start;Ende;End;Speaker;\r\n0;0,7;;1,5;Ann;\r\n;;;;;\r\n", [(0.7, 1.5, "Ann", None)]),
         ("c.csv", "start_ms,duration_ms,spk,Sentence\n700,800,Ann,hi\n", HI),
         ("praat.tsv", "tmin\ttier\ttext\ttmax\n0.7\tAnn\thi\t1.5\n", HI),
