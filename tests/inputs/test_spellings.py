@@ -206,6 +206,28 @@ def test_one_table_is_a_manifest_and_cuts(tmp_path, header):
         assert said == [(0.5, 1.0, "ann", "hi"), (1.0, 2.0, "bob", "ho")]
 
 
+@pytest.mark.parametrize(
+    ("table", "part", "note"),
+    [
+        ("file,segment_start,segment_end\na.wav,0.5,1\n", (None, None), "column segment_start is not read"),
+        ("file,t0,t1\na.wav,0.5,1\n", (None, None), "column t0 is not read"),
+        ("file,start_min,end_min\na.wav,0.5,1\n", (None, None), "column start_min is not read"),
+        ("file,start_date,end_date\na.wav,2020,2021\n", (None, None), None),
+        ("file,start,finish\na.wav,0.5,1\n", (0.5, None), "no column is known to hold ends"),
+        ("wav,duration,start,stop\na.wav,2.0,8000,40000\n", (0.5, 2.5), "read as samples, 16,000 a second"),
+        ("wav,duration,start,stop\na.wav,2.0,500,2500\n", (0.5, 2.5), "read as milliseconds"),
+        ('file,start_ms,end_ms\na.wav,500,"1,000"\n', (0.5, 1.0), None),
+        ('file,start_ms,end_ms\na.wav,"500,5","1000,5"\n', (0.5005, 1.0005), None),
+    ],
+)
+def test_times_that_are_read_otherwise_than_they_may_be_meant_are_told(tmp_path, table, part, note):
+    manifest = Manifest.read(written(tmp_path, "t.csv", table))
+    ((start_s, end_s),) = [(item.start_s, item.end_s) for item in manifest]
+    assert (start_s, end_s) == (part if part[0] is None else pytest.approx(part))
+    sentences = manifest.skips.sentences()
+    assert sentences == [] if note is None else note in sentences[0]
+
+
 def test_nemo_without_a_duration_is_all_of_it(tmp_path):
     line = '{{"audio_filepath": "a.wav", "offset": {}, "duration": null}}\n'
     items = Manifest.read(written(tmp_path, "m.json", line.format(0) + line.format(3)))
