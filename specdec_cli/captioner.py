@@ -27,7 +27,7 @@ from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.guesses import GuessTable
 from specdec_cli.decoding.pair import Pair, Prompts
-from specdec_cli.errors import ConfigError, SpecdecError, typed
+from specdec_cli.errors import ConfigError, SpecdecError, as_specdec_error
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
@@ -208,12 +208,12 @@ class Captioner:
                 try:
                     prompts = self.pair.prompts(self.config, cut.samples, setup.prompt)
                 except Exception as unforeseen:
-                    error = typed(unforeseen, _log)
+                    error = as_specdec_error(unforeseen, _log)
             audio_s = recording.decode_s / count + time.perf_counter() - started
             sound = (
                 None if prompts is None else self._grounding_of(clip, cut.samples, recording.levels.get(cut.channel))
             )
-            yield Run(self.setup, self.pair, self.loop, clip, prompts, audio_s, error, sound)
+            yield Run(self, clip, prompts, audio_s, error, sound)
 
     def grounding(
         self, measuring: Callable[[], Measured], language: Language, lexicon: Lexicon | None = None

@@ -53,7 +53,7 @@ class Setup:
     unanswered: tuple[str, ...] = ()  # reasons why servers did not answer when they were first called
 
     @classmethod
-    def of(cls, config: Config, pair: Pair, load_s: float | None, gate: GateFile | None) -> Setup:
+    def of(cls, config: Config, pair: Pair, load_s: float | None, gate_file: GateFile | None) -> Setup:
         """The setup of a configuration, its loaded models, and the learned gate's file."""
         models = pair.models
         suggested = {role: found for role in models if (found := suggestions(config.decoding, models[role].processor))}
@@ -68,7 +68,7 @@ class Setup:
             load_s=load_s,
             payload=pair.remotes[0].payload if pair.remotes else None,
             shipped_only=tuple(role for role, prompts in declared.items() if prompts == "shipped"),
-            unfitted=gate.not_fitted_to(known.weights) if gate else (),
+            unfitted=gate_file.not_fitted_to(known.weights) if gate_file else (),
             unanswered=tuple(each.failure for each in pair.remotes if each.failure),
         )
 

@@ -17,7 +17,7 @@ from typer.main import get_command
 from specdec_cli.cli.ending import signals
 from specdec_cli.cli.moved import MOVED
 from specdec_cli.cli.options import PANELS
-from specdec_cli.errors import BROKEN_PIPE_STATUS, ConfigError, SpecdecError, typed
+from specdec_cli.errors import BROKEN_PIPE_STATUS, ConfigError, SpecdecError, as_specdec_error
 
 COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "caption": (
@@ -209,7 +209,7 @@ def main() -> None:
             _report(ConfigError(message, hint=hint), debug)
         raise SystemExit(2) from None
     except Exception as error:
-        known = typed(error)
+        known = as_specdec_error(error)
         _report(known, debug)
         raise SystemExit(known.status) from None
 
@@ -218,11 +218,13 @@ def prepare_process() -> None:
     """Adjusts OpenMP, oneDNN and Python to a process that runs one command. Variables that the user has set stay.
 
     OpenMP threads that wait for work do not spin: beside a busy process a clip would take 20 s instead of 0.5 s. oneDNN
-    keeps its code for 64 shapes, not for a thousand, which take 250 MB. Threads take turns of 0.1 ms, since a step of
-    the decoder takes 0.4 ms and Python's turns 5 ms. The garbage collector searches the libraries' objects less often.
+    keeps its code for 64 shapes, not for a thousand, which take 250 MB, and PyTorch what it prepares of them for 4 in
+    each thread, not for a thousand either: 1 MB each. Threads take turns of 0.1 ms, since a step of the decoder takes
+    0.4 ms and Python's turns 5 ms. The garbage collector searches the libraries' objects less often.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "4")
     sys.setswitchinterval(1e-4)
     gc.set_threshold(50_000, 20, 100)
 

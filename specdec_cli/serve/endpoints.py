@@ -152,7 +152,8 @@ def _guarded(app: ASGIApp, offer: Offer, token: str | None) -> ASGIApp:
             await send(message)
 
         answering = app if scope["path"] == _HEALTH or admits(Request(scope)) else refused
-        with suppress(Exception):  # the application has answered and logged it
+        # the application has answered and logged it; what is cancelled at the end did not read its answer
+        with suppress(Exception, asyncio.CancelledError):
             await answering(scope, receive, sending)
         # routes, not paths: clients choose paths, and counters have to stay few
         path = getattr(scope.get("route"), "path_format", None)

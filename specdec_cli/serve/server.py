@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import socket
 import ssl
 from collections.abc import Callable
@@ -95,15 +96,26 @@ class DeadlineProtocol(H11Protocol):
 
 
 class AnnouncedServer(uvicorn.Server):
-    """uvicorn's server, which calls `announce` once it takes connections."""
+    """uvicorn's server, which calls `announce` once it takes connections, and tells requests that it ends.
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+    uvicorn itself cancels those that are not answered in time, which cuts them off without a word.
+    """
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None], offer: Offer) -> None:
         super().__init__(config)
-        self._announce = announce
+        self._announce, self._offer = announce, offer
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._announce()
+        if self.started:
+            self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        ending = self._offer.bodies.ending
+        ending.begin()
+        finish = asyncio.get_running_loop().call_later(self._offer.limits.end_s, ending.finish)
+        await super().shutdown(sockets)
+        finish.cancel()
 
 
 def server(
@@ -124,12 +136,13 @@ def server(
             server_header=False,
             limit_concurrency=offer.limits.connections,
             timeout_keep_alive=75,
-            timeout_graceful_shutdown=10,
+            timeout_graceful_shutdown=math.ceil(offer.limits.end_s + 2),
             h11_max_incomplete_event_size=1 << 14,
             ssl_certfile=place.certificate,
             ssl_keyfile=place.key,
         ),
         announce,
+        offer,
     )
 
 

@@ -1,10 +1,12 @@
 """Clients that vanish, crowds, and what is too large: nothing of them stays, and others get what they asked for."""
 
 import asyncio
+import gc
 import http.client
 import json
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,14 +16,17 @@ from typing import Any
 import numpy as np
 import openai
 import pytest
+import torch
 from openai import AsyncOpenAI
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.decoding.pair import Pair
+from specdec_cli.models.session import Session
 from tests.cloud.serving import remote_cloud
 from tests.mini_pair import RATE, captioner, mini_pair, voice
 from tests.serve.api import TOKEN, Api, api, ask, at_address, encoded, message, spoken, text_of
 from tests.tiers import few
+from tests.waiting import until
 
 MANY_PIECES = encoded(np.concatenate([part for n in range(40) for part in (voice(n, 1.2), np.zeros(4000, np.float32))]))
 """A recording that takes many seconds of work, as `audio.segment` 1.45 cuts it."""
@@ -73,6 +78,26 @@ def test_a_client_that_vanishes_frees_its_slot_at_once(served, stream, reset):
     assert text_of(ask(served.client(), spoken(1), "edge"))
 
 
+def test_what_a_client_that_vanished_has_left_goes_without_the_garbage_collector(served):
+    """That searches rarely: in an error's frames a recording and the caches of its clip would wait for it for long."""
+
+    def sessions() -> int:
+        return sum(isinstance(each, Session) for each in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before, captioned = sessions(), pieces_captioned(served)
+        crowd = [begun(served, stream=stream) for stream in (True, False)]
+        assert until(lambda: pieces_captioned(served) >= captioned + 2)
+        for connection in crowd:
+            connection.close()
+        assert served.becomes_idle()
+        assert until(lambda: sessions() <= before)
+    finally:
+        gc.enable()
+
+
 def test_clients_that_vanish_cost_the_others_nothing(served):
     expected = captioner(prompt__language="en").run_samples(voice(3), RATE).finish().caption
     vanishing = [begun(served) for _ in range(4)]
@@ -85,17 +110,29 @@ def test_clients_that_vanish_cost_the_others_nothing(served):
 
 
 @pytest.mark.ci
-def test_a_queue_has_a_bound():
+def test_a_queue_has_a_bound(monkeypatch):
     async def crowd(url: str, retries: int) -> list[Any]:
         async with AsyncOpenAI(base_url=f"{url}/v1", api_key=TOKEN, max_retries=retries) as client:
-            return await asyncio.gather(*(ask(client, spoken(1)) for _ in range(12)), return_exceptions=True)
+            asking = [asyncio.create_task(ask(client, spoken(1))) for _ in range(12)]
+            while not go_on.is_set():
+                await asyncio.sleep(0.01)
+                if sum(map(asyncio.Task.done, asking)) == 9:  # one is captioned, and two wait
+                    go_on.set()
+            return await asyncio.gather(*asking, return_exceptions=True)
+
+    go_on, forward = threading.Event(), Session.forward
+
+    def waiting(session: Session, *arguments: Any) -> torch.Tensor:
+        assert go_on.wait(120)
+        return forward(session, *arguments)
 
     with api(room=1, waiting=2) as small:
+        monkeypatch.setattr(Session, "forward", waiting)
         refused = [each for each in asyncio.run(crowd(small.url, 0)) if isinstance(each, openai.RateLimitError)]
-        assert 1 <= len(refused) <= 9
+        assert len(refused) == 9
         assert {(each.code, each.response.headers["Retry-After"]) for each in refused} == {("queue_full", "1")}
         assert small.becomes_idle()
-        assert all(map(text_of, asyncio.run(crowd(small.url, 20))))  # the client waits as it is told
+        assert all(map(text_of, asyncio.run(crowd(small.url, 600))))  # the client waits as it is told
 
 
 def test_what_is_too_large_is_refused():
@@ -123,7 +160,7 @@ def test_a_prompt_beyond_the_context_is_refused(served):
     "body", [b"", b"{", b"[]", b"null", b'{"model": NaN}', b"\xff", b"[" * 100_000, b'{"a":"\\ud800"}']
 )
 def test_malformed_bodies(served, body):
-    with closing(http.client.HTTPConnection("127.0.0.1", served.running.port, timeout=20)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", served.running.port, timeout=120)) as connection:
         connection.request("POST", "/v1/chat/completions", body, {"Authorization": f"Bearer {TOKEN}"})
         answer = connection.getresponse()
         found = json.loads(answer.read())
@@ -136,6 +173,38 @@ def test_a_packed_body_is_refused_by_its_name(served):
     with pytest.raises(openai.APIStatusError, match="a body in gzip is not unpacked") as caught:
         served.client().post("/chat/completions", body={}, options={"headers": head}, cast_to=object)
     assert caught.value.status_code == 415
+
+
+def told(connection: socket.socket) -> tuple[float, bytes]:
+    """When a connection is closed, and all that it is told until then."""
+    with connection:
+        said = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    return time.monotonic(), said
+
+
+def test_the_end_is_told_to_every_request(caplog):
+    """Those that wait are refused at once, and those under way when their time is over: a stream in its last event."""
+    with api(room=1, end_s=3.0) as ending, ThreadPoolExecutor(4) as pool:
+        under_way = [begun(ending, stream=True), begun(ending, stream=False)]
+        assert until(lambda: pieces_captioned(ending) > 0)
+        waiting = begun(ending)
+        assert until(lambda: ending.offer.captions.under_way == 3)
+        half = socket.create_connection(("127.0.0.1", ending.running.port), 30)
+        half.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ")
+        half.sendall(f"{TOKEN}\r\nContent-Length: 1000\r\n\r\nhalf".encode())
+        ending.client().models.list()  # by then the server has read what came before
+        answers = [pool.submit(told, each) for each in (waiting, half, *under_way)]
+        ending.running.stop()
+        (first, refused), (second, unread), (_, streamed), (last, whole) = (answer.result() for answer in answers)
+    assert max(first, second) < last
+    *events, error = [line for line in streamed.decode().splitlines() if line.startswith("data: ")]
+    assert json.loads(error.removeprefix("data: "))["error"]["code"] == "shutting_down"
+    assert any('"block"' in event for event in events)
+    for answer in (whole, refused, unread):
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ")
+        assert json.loads(body)["error"]["code"] == "shutting_down"
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 @pytest.mark.ci
