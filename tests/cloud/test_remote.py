@@ -211,16 +211,16 @@ def test_a_call_ends_when_its_time_is_up(case, behaviour):
 @pytest.mark.ci
 def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case):
     with answering(lambda *_: (200, b"here")) as url:
-        config = CloudConfig(url=url, timeout_s=0.8)
+        config = CloudConfig(url=url, timeout_s=3.0)
         with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
             reading, one, other = threading.Event(), Call(link), Call(link)
 
             def slow(_: bytes) -> None:
                 reading.set()
-                time.sleep(1.0)
+                time.sleep(3.5)
 
             def ask() -> None:
-                with pytest.raises(CloudError, match=r"did not answer within 0\.8 s"), one.within_deadline():
+                with pytest.raises(CloudError, match=r"did not answer within 3 s"), one.within_deadline():
                     one.fetch("GET", "/", slow)
                 failed.set()
 

@@ -418,10 +418,10 @@ def test_nothing_more_is_done_for_a_client_that_has_left(case, monkeypatch):
 
 @pytest.mark.ci
 def test_a_request_that_waits_for_too_long_holds_its_body_until_it_ends(case, monkeypatch):
-    with serving(case.cloud, answer_s=0.2) as served, held_up(monkeypatch) as (started, go_on):
+    with serving(case.cloud, answer_s=2.0) as served, held_up(monkeypatch) as (started, go_on):
         body = framed(*a_clip(served, case))
         status, answer = call(served, "PUT", new_session(), body)
-        assert (status, detail(answer)) == (503, "the model did not answer within 0.2 s")
+        assert (status, detail(answer)) == (503, "the model did not answer within 2 s")
         assert started.acquire(timeout=20)
         assert served.offer.bodies.held == len(body)
         go_on.set()
@@ -474,14 +474,14 @@ def test_connections_that_say_nothing_make_room(case, first):
 
 @pytest.mark.ci
 def test_a_head_that_drips_is_cut_off_on_a_used_connection_too(case):
-    with serving(case.cloud, head_s=0.5) as served, connections(served, 1) as (connection,):
+    with serving(case.cloud, head_s=1.5) as served, connections(served, 1) as (connection,):
         for _ in range(2):  # a connection that is used stays
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             answer = b""
             while not answer.endswith(b'"ok"}'):
                 answer += (received := connection.recv(4096))
                 assert received, "the connection was closed"
-            time.sleep(0.7)
+            time.sleep(1.7)
         started = time.monotonic()
         with suppress(OSError):
             for sign in b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 1000:

@@ -43,7 +43,7 @@ class Api:
         self.clients.append(client)
         return client
 
-    def becomes_idle(self, seconds: float = 30.0) -> bool:
+    def becomes_idle(self, seconds: float = 120.0) -> bool:
         """Whether soon nothing of any request is left."""
         captions, ends = self.offer.captions, time.monotonic() + seconds
         while captions.under_way or self.offer.bodies.held:
