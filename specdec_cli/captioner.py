@@ -27,7 +27,7 @@ from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.guesses import GuessTable
 from specdec_cli.decoding.pair import Pair, Prompts
-from specdec_cli.errors import ConfigError, SpecdecError, typed
+from specdec_cli.errors import ConfigError, SpecdecError, as_specdec_error
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
@@ -196,23 +196,24 @@ class Captioner:
         """One run per piece of a recording, except those with an index in `skip`; `item` is the input that names it."""
         item = item or InputFile(recording.path)
         setup, count, pieces = self.setup.of_item(item), len(recording.cuts), recording.pieces(skip)
+        digest = None if self.cuts is None else self.cuts.digest(recording.path)
         while True:
             started = time.perf_counter()
             if (cut := next(pieces, None)) is None:
                 return
-            clip = setup.started(recording, cut, item, self.sampling_rate)
+            clip = setup.started(recording, cut, item, self.sampling_rate, digest)
             prompts: Prompts | None = None
             error: SpecdecError | None = cut.fault or setup.refusal(clip)
             if error is None:
                 try:
                     prompts = self.pair.prompts(self.config, cut.samples, setup.prompt)
                 except Exception as unforeseen:
-                    error = typed(unforeseen, _log)
+                    error = as_specdec_error(unforeseen, _log)
             audio_s = recording.decode_s / count + time.perf_counter() - started
             sound = (
                 None if prompts is None else self._grounding_of(clip, cut.samples, recording.levels.get(cut.channel))
             )
-            yield Run(self.setup, self.pair, self.loop, clip, prompts, audio_s, error, sound)
+            yield Run(self, clip, prompts, audio_s, error, sound)
 
     def grounding(
         self, measuring: Callable[[], Measured], language: Language, lexicon: Lexicon | None = None

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from specdec_cli.config import Config, ResolvedConfig
-from specdec_cli.errors import SpecdecError, first_line, typed
+from specdec_cli.errors import SpecdecError, as_specdec_error, first_line
 from specdec_cli.format import count
 from specdec_cli.transcript.terms import recorded_settings
 
@@ -178,5 +178,5 @@ def _one_caption(captioner: Captioner) -> str:
 
 def _sentence(error: Exception) -> str:
     """What is wrong and what to do about it, in one line."""
-    known = typed(error)
+    known = as_specdec_error(error)
     return f"{known.message.rstrip('.')}. {known.advice or ''}".strip()

@@ -138,7 +138,7 @@ def raise_if_any(problems: Iterable[ConfigError]) -> None:
         raise found[0]
 
 
-def typed(error: BaseException, log: logging.Logger | None = None) -> SpecdecError:
+def as_specdec_error(error: BaseException, log: logging.Logger | None = None) -> SpecdecError:
     """The error itself if it is a SpecdecError, else an `UnexpectedError` around it: it fails one clip, not all.
 
     `log`: where to write the traceback of such an error, at debug level.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import needs_review
 from specdec_cli.reading import description_end, flags_of
-from specdec_cli.setup import Setup, described
+from specdec_cli.setup import described
 from specdec_cli.transcript.recorder import error_transcript, gpu_mb, peak_rss_mb, timing, totals
 from specdec_cli.transcript.records import Resources, Started, Transcript, Uplink
 from specdec_cli.transcript.round import Round
@@ -21,12 +21,9 @@ from specdec_cli.transcript.updates import EventText, Update
 from specdec_cli.types import Finished, Token
 
 if TYPE_CHECKING:
-    from specdec_cli.decoding.loop import Loop
-    from specdec_cli.decoding.pair import Pair, Prompts
+    from specdec_cli.captioner import Captioner
+    from specdec_cli.decoding.pair import Prompts
     from specdec_cli.models.engine import Engine
-
-BuildLoop = Callable[["Prompts", "Engine | None", Started, Grounding | None], "Loop"]
-"""Builds the loop of a clip: `Captioner.loop`."""
 
 
 class Run:
@@ -35,6 +32,7 @@ class Run:
     A run decodes once. It is safe to stop reading its updates half-way.
 
     Args:
+        captioner: whose models and settings it uses.
         clip: the fields of its transcript that are known before.
         prompts: of both models; None: there is nothing to caption, and `error` says why.
         audio_s: time of decoding the audio and computing its features, seconds.
@@ -43,18 +41,16 @@ class Run:
 
     def __init__(
         self,
-        setup: Setup,
-        pair: Pair,
-        build_loop: BuildLoop,
+        captioner: Captioner,
         clip: Started,
         prompts: Prompts | None,
         audio_s: float,
         error: SpecdecError | None,
-        sound: Grounding | None = None,
+        sound: Grounding | None,
     ) -> None:
         self.clip, self.prompts, self.error, self.sound = clip, prompts, error, sound
-        self._setup, self._pair, self._build_loop, self._audio_s = setup, pair, build_loop, audio_s
-        self._writer = pair.writer
+        self._captioner, self._setup, self._audio_s = captioner, captioner.setup, audio_s
+        self._writer = captioner.pair.writer
         self.tokens = list[Token]()  # committed so far
         self._rounds = list[Round]()
         self._transcript: Transcript | None = None
@@ -93,7 +89,7 @@ class Run:
         yield Update(self.clip, EventText())
         if self.sound is not None and engine is None:
             self.sound.begin()  # with an engine, other clips keep the cores busy
-        with closing(self._build_loop(prompts, engine, self.clip, self.sound).run()) as events:
+        with closing(self._captioner.loop(prompts, engine, self.clip, self.sound).run()) as events:
             for event in events:
                 if isinstance(event, Finished):
                     yield Update(event, self._write_transcript(event, text, began))
@@ -118,7 +114,7 @@ class Run:
         alone = threading.current_thread() is threading.main_thread()  # in a batch each clip has another thread
         caption, claims = setup.caption(text), None
         ended = {"finish_reason": finished.finish_reason, "degraded": finished.degraded}
-        found: dict[str, Any] = {**dict(clip), "models": described(self._pair), "caption": caption, **ended}
+        found: dict[str, Any] = {**dict(clip), "models": described(self._captioner.pair), "caption": caption, **ended}
         if sound is not None:
             claims = sound.claims(caption)
             found |= {"measured": sound.measured, "agrees": {claim.attribute: claim.agrees for claim in claims}}

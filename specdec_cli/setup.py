@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from specdec_cli.audio import AudioPiece, Recording, has_speech, open_recording
@@ -20,7 +22,7 @@ from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.reading import caption_of, settled
 from specdec_cli.text import plain
 from specdec_cli.transcript.recorder import error_transcript
-from specdec_cli.transcript.records import ModelInfo, Models, Started, Transcript
+from specdec_cli.transcript.records import ModelInfo, Models, RowPart, Started, Transcript
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
 from specdec_cli.types import Decider, Mode
 
@@ -51,7 +53,7 @@ class Setup:
     unanswered: tuple[str, ...] = ()  # reasons why servers did not answer when they were first called
 
     @classmethod
-    def of(cls, config: Config, pair: Pair, load_s: float | None, gate: GateFile | None) -> Setup:
+    def of(cls, config: Config, pair: Pair, load_s: float | None, gate_file: GateFile | None) -> Setup:
         """The setup of a configuration, its loaded models, and the learned gate's file."""
         models = pair.models
         suggested = {role: found for role in models if (found := suggestions(config.decoding, models[role].processor))}
@@ -66,7 +68,7 @@ class Setup:
             load_s=load_s,
             payload=pair.remotes[0].payload if pair.remotes else None,
             shipped_only=tuple(role for role, prompts in declared.items() if prompts == "shipped"),
-            unfitted=gate.not_fitted_to(known.weights) if gate else (),
+            unfitted=gate_file.not_fitted_to(known.weights) if gate_file else (),
             unanswered=tuple(each.failure for each in pair.remotes if each.failure),
         )
 
@@ -119,8 +121,13 @@ class Setup:
         settings = {**self.settings, "style": config.prompt.style if shipped else None}
         return replace(self, language=language, prompt=instruction, settings=settings)
 
-    def started(self, recording: Recording, piece: AudioPiece, item: InputFile, rate: int) -> Started:
-        """The fields of a piece that are known before it is decoded; `rate` is that of its samples, Hz."""
+    def started(
+        self, recording: Recording, piece: AudioPiece, item: InputFile, rate: int, cuts: str | None = None
+    ) -> Started:
+        """The fields of a piece that are known before it is decoded.
+
+        `rate`: of its samples, Hz; `cuts`: see `Cuts.digest`.
+        """
         whole, fit, pieces = recording.whole, piece.fault is None, len(recording.cuts)
         silent = fit and not has_speech(piece.samples, rate)
         measures = self.measures and fit
@@ -133,6 +140,8 @@ class Setup:
             end_s=None if whole else round(piece.end_s, 4),
             piece=piece.index if pieces > 1 else None,
             pieces=pieces if pieces > 1 else None,
+            row=RowPart.of(item) if pieces > 1 else None,
+            cuts=cuts,
             channel=None if piece.channel is None else piece.channel + 1,
             speaker=piece.speaker or item.speaker,
             text=piece.text or item.text,
@@ -166,21 +175,25 @@ def open_item(
     item: InputFile, audio: AudioConfig, cuts: Cuts | None, rate: int, window_s: float, longest_s: float
 ) -> Recording:
     """The recording of an item, read through once and cut as the settings say; see `Captioner.recording`."""
-    part = item.start_s is not None
-    recording = open_recording(
+    start_s, end_s = (audio.start_s, audio.end_s) if item.start_s is None else (item.start_s, item.end_s)
+    read = partial(
+        open_recording,
         item.path,
         rate,
         window_s=window_s,
         piece_s=audio.length_s,
         at_pauses=audio.at_pauses,
         cuts=None if cuts is None else cuts.of(item.path),
-        start_s=(item.start_s if part else audio.start_s) or 0.0,
-        end_s=item.end_s if part else audio.end_s,
+        start_s=start_s or 0.0,
         channel=audio.channel if item.channel is None else item.channel + 1,
         track=audio.track,
         longest_s=longest_s,
     )
-    if part and item.end_s is not None and item.end_s - (recording.total_s or item.end_s) > ROUNDED_S:
+    recording = read(end_s=end_s)
+    read_s = min(recording.total_s or math.inf, end_s or math.inf)
+    if item.end_s is not None and ROUNDED_S < read_s - item.end_s < math.inf:  # a row of NeMo may end before its file
+        recording = read(end_s=item.end_s)
+    if item.end_s is not None and item.end_s - (recording.total_s or item.end_s) > ROUNDED_S:
         says = f"{plain(item.path)} ends at {recording.total_s:.2f} s, before its part does (at {item.end_s:.2f} s)."
         return replace(recording, warnings=(*recording.warnings, says))
     return recording

@@ -88,7 +88,7 @@ def test_another_process_is_refused_while_the_file_is_held(tmp_path):
     append_transcript(path, failed_line("first"))
     before = path.read_bytes()
     with Raw(path):
-        output, _ = python("append_transcript(path, failed_line('second'))", path).communicate(timeout=60)
+        output, _ = python("append_transcript(path, failed_line('second'))", path).communicate(timeout=600)
         assert b"being written by another run" in output
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["out.jsonl"]
@@ -108,7 +108,7 @@ try:
 except TranscriptError as error:
     print(error.message, "|", error.hint)
 """
-    output, _ = python(code, path, room).communicate(timeout=60)
+    output, _ = python(code, path, room).communicate(timeout=600)
     assert b"cannot be written" in output
     assert b"Traceback" not in output
     assert path.read_bytes() == before
@@ -124,7 +124,7 @@ output_file._line_at = lambda *_: os._exit(9)
 output_file.Output(path, lambda _: ())
 """
     killed = python(code, path)
-    assert (killed.communicate(timeout=60)[0], killed.returncode) == (b"", 9)
+    assert (killed.communicate(timeout=600)[0], killed.returncode) == (b"", 9)
     assert path.read_bytes() == before
 
 

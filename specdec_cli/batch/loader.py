@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from specdec_cli.batch.output_file import Task
 from specdec_cli.batch.tasks import Outcome, Stopped
-from specdec_cli.errors import typed
+from specdec_cli.errors import as_specdec_error
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -145,6 +145,6 @@ def prepare(captioner: Captioner, task: Task) -> Iterator[Ready]:
             begun += 1
             yield Prepared(outcome, run)
     except Exception as unforeseen:
-        error = typed(unforeseen, _log)
+        error = as_specdec_error(unforeseen, _log)
         # an error behind the first piece: the file changed between the two passes over it
         yield replace(outcome, line=captioner.setup.error_line(item, error), pieces=outcome.of - begun, error=error)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from specdec_cli.batch.loader import SIGNAL_S, Loader, Prepared, Take, prepare
 from specdec_cli.batch.output_file import Task
 from specdec_cli.batch.tasks import Outcome, Stopped
-from specdec_cli.errors import typed
+from specdec_cli.errors import as_specdec_error
 from specdec_cli.transcript.updates import Update
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _caption(clip: Prepared, shared: Engine | None, results: queue.SimpleQueue[O
         with nullcontext() if shared is None else shared.clip():
             line = clip.run.finish(shared)
     except BaseException as error:  # a panic of an extension is no Exception, and `run` waits for every clip
-        line = clip.run.failed(typed(error, _log))
+        line = clip.run.failed(as_specdec_error(error, _log))
     results.put(replace(clip.outcome, line=line))
 
 
@@ -137,7 +137,7 @@ def watched(clip: Prepared, show: Show) -> Outcome:
             show(update)
         return replace(clip.outcome, line=clip.run.finish())
     except Exception as unforeseen:
-        error = typed(unforeseen)
+        error = as_specdec_error(unforeseen)
         return replace(clip.outcome, line=clip.run.failed(error), error=error)
 
 

@@ -20,7 +20,7 @@ from specdec_cli.prompts import Language
 from specdec_cli.targets import TRANSCRIPTS
 from specdec_cli.targets import replace as replace_file
 from specdec_cli.transcript.lines import Line, LineState, all_captioned, current_lines, head_of, transcript_at
-from specdec_cli.transcript.records import Transcript, TranscriptHead
+from specdec_cli.transcript.records import RowPart, Transcript, TranscriptHead
 from specdec_cli.transcript.terms import Terms, made_by
 
 if TYPE_CHECKING:
@@ -53,8 +53,9 @@ class Task:
     item: InputFile
     marks: tuple[LineState, ...] = ()  # of its lines that stand, by their start
     failed: bool = False  # whether it or a piece of it failed, or is missing
-    moved: bool = False  # whether its manifest may mean another part of it than the lines: reading it tells
+    moved: bool = False  # whether manifest or cuts may mean other parts of it than the lines: reading it tells
     renamed: bool = False  # whether its manifest has another speaker or text than the lines
+    cuts: str | None = None  # digest of its file in a folder of cuts
 
     @property
     def settled(self) -> bool:
@@ -84,7 +85,11 @@ class Task:
 
     def found_in(self, recording: Recording) -> frozenset[int]:
         """Indices of the pieces that have captions, or can have none, of the same content cut at the same places."""
-        places = {mark.place for mark in self.marks if mark.good or mark.final}
+        count = len(recording.cuts)
+        alike = [mark for mark in self.marks if (mark.pieces or 1) == count and mark.cuts == self.cuts]
+        if self.moved and count > 1:
+            alike = []  # new lines supersede those of another part
+        places = {mark.place for mark in alike if mark.good or mark.final}
         channels = (0 if cut.channel is None else cut.channel + 1 for cut in recording.cuts)
         cuts = [
             (round(cut.start_s, 4), round(cut.end_s, 4), n) for cut, n in zip(recording.cuts, channels, strict=True)
@@ -121,20 +126,22 @@ class Output(Journal[Line]):
         self._order.append(entry.offset)
         return made_by(entry.head)
 
-    def find(self, item: InputFile, *, again: bool = False) -> Task:
+    def find(self, item: InputFile, *, again: bool = False, cuts: str | None = None) -> Task:
         """A recording with what the output held of it when it was opened.
 
-        `again`: captions that the edge finished because the cloud failed count as failed.
+        `again`: captions that the edge finished because the cloud failed count as failed. `cuts`: digest of its file in
+        a folder of cuts.
         """
         known = self._tasks.get(item.key)
         if known is None:
             return Task(item)
         if again and any(mark.degraded for mark in known.marks):
             marks = tuple(replace(mark, good=mark.good and not mark.degraded) for mark in known.marks)
-            return Task(item, marks, failed=True)
+            known = replace(known, marks=marks, failed=True)
         moved = item.id is not None and any(_elsewhere(item, mark) for mark in known.marks)
+        moved = moved or any(mark.good and mark.cuts != cuts for mark in known.marks)
         renamed = known.captioned and (known.item.speaker, known.item.text) != (item.speaker, item.text)
-        return replace(known, item=item, moved=moved, renamed=renamed)
+        return replace(known, item=item, moved=moved, renamed=renamed, cuts=cuts)
 
     def failed(self) -> list[InputFile]:
         """The recordings that have no caption or a degraded one, or a piece that has."""
@@ -178,12 +185,13 @@ def _line_at(file: BinaryIO, offset: int) -> bytes:
 
 def _elsewhere(item: InputFile, mark: LineState) -> bool:
     """Whether a line may be about another part than a row of a manifest means."""
-    if mark.place is None or item.start_s is None:
-        return item.start_s is not None or (mark.place is not None and mark.pieces is None)
-    start_s, end_s, channel = mark.place
-    after_s, before_s = start_s - item.start_s, (item.end_s or math.inf) - end_s
     if mark.pieces is not None:
-        return min(after_s, before_s) < -_ALIKE_S
+        return mark.part != RowPart.of(item)
+    begin_s = 0.0 if item.start_s is None and item.end_s is not None else item.start_s
+    if mark.place is None or begin_s is None:
+        return item.start_s is not None or mark.place is not None
+    start_s, end_s, channel = mark.place
+    after_s, before_s = start_s - begin_s, (item.end_s or math.inf) - end_s
     return max(abs(after_s), abs(before_s)) > _ALIKE_S or channel != (0 if item.channel is None else item.channel + 1)
 
 
@@ -193,9 +201,12 @@ def _again(head: TranscriptHead) -> InputFile:
     Speaker, text and channel are those of its manifest, unless the recording is cut by a file or by its channels.
     """
     found = InputFile(head.file, id=head.id, language=head.language, prompt=head.prompt)
-    if head.id is not None and head.pieces is None:
-        found = replace(found, start_s=head.start_s, end_s=head.end_s)
-    if head.settings.get("segment") not in (None, AT_PAUSES) or head.settings.get("channel") == "each":
-        return found
-    channel = None if head.channel is None else head.channel - 1
-    return replace(found, channel=channel, speaker=head.speaker, text=head.text)
+    cut = head.settings.get("segment") not in (None, AT_PAUSES) or head.settings.get("channel") == "each"
+    start_s, end_s, channel = None, None, None if cut else head.channel
+    if head.pieces is None and (head.id is not None or head.start_s is None):
+        start_s, end_s = head.start_s, head.end_s
+    elif head.pieces is not None:
+        part = head.row or RowPart()
+        start_s, end_s, channel = part.start_s, part.end_s, part.channel
+    found = replace(found, start_s=start_s, end_s=end_s, channel=None if channel is None else channel - 1)
+    return found if cut else replace(found, speaker=head.speaker, text=head.text)

@@ -19,6 +19,7 @@ from specdec_cli.types import Flag
 
 if TYPE_CHECKING:
     from specdec_cli.config import Config
+    from specdec_cli.inputs.cuts import Cuts
     from specdec_cli.inputs.manifest import Inputs
     from specdec_cli.labels.calibration import Labelling
     from specdec_cli.setup import Setup
@@ -184,13 +185,18 @@ class Progress:
         return (self.total - self.reached) / worked * self.elapsed_s if worked > 0 and self.done < self.total else None
 
 
-def find_tasks(inputs: Inputs | None, output: Output, *, limit: int | None, only_failed: bool) -> list[Task]:
+def find_tasks(
+    inputs: Inputs | None, output: Output, *, limit: int | None, only_failed: bool, cuts: Cuts | None = None
+) -> list[Task]:
     """A task for each recording, the first `limit` of them; without `inputs`, for each that failed before.
 
-    `only_failed` takes only those that failed before. Degraded captions count as failed then.
+    `only_failed` takes only those that failed before. Degraded captions count as failed then. `cuts`: a folder of them.
     """
     given = output.failed() if inputs is None else inputs
-    tasks = (output.find(item, again=only_failed) for item in given)
+    if cuts is not None:
+        cuts.expect(item.path for item in given)
+    digest_of = (lambda _: None) if cuts is None else cuts.digest
+    tasks = (output.find(item, again=only_failed, cuts=digest_of(item.path)) for item in given)
     return list(islice((task for task in tasks if task.failed or not only_failed), limit))
 
 

@@ -17,7 +17,7 @@ from typer.main import get_command
 from specdec_cli.cli.ending import signals
 from specdec_cli.cli.moved import MOVED
 from specdec_cli.cli.options import PANELS
-from specdec_cli.errors import BROKEN_PIPE_STATUS, ConfigError, SpecdecError, typed
+from specdec_cli.errors import BROKEN_PIPE_STATUS, ConfigError, SpecdecError, as_specdec_error
 
 COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "caption": (
@@ -209,7 +209,7 @@ def main() -> None:
             _report(ConfigError(message, hint=hint), debug)
         raise SystemExit(2) from None
     except Exception as error:
-        known = typed(error)
+        known = as_specdec_error(error)
         _report(known, debug)
         raise SystemExit(known.status) from None
 

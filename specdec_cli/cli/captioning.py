@@ -30,6 +30,7 @@ from specdec_cli.console.progress import show_totals
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.format import count, marked
+from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.find import Paths, require_sounds, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
 from specdec_cli.journal import read_lines
@@ -110,9 +111,11 @@ class Captioning:
             self.target.journal(self._inputs) as journal,
             Output(journal, None if request.overwrite else accepts) as stored,
         ):
-            tasks = find_tasks(self._inputs, stored, limit=request.limit, only_failed=request.retry_failed)
-            counts.total = len(tasks)
-            audio = self.config.audio  # cuts and channels may be speakers, too
+            audio = self.config.audio
+            cuts = Cuts.of_config(audio) if audio.cuts_path is not None and audio.cuts_path.is_dir() else None
+            failed = request.retry_failed
+            tasks = find_tasks(self._inputs, stored, limit=request.limit, only_failed=failed, cuts=cuts)
+            counts.total = len(tasks)  # below: cuts and channels may be speakers, too
             if isinstance(self._inputs, Manifest) and audio.cuts_path is None and audio.channel != "each":
                 self._renamed = sum(task.renamed for task in tasks)
             if (outcomes := without_models(tasks, self._terms)) is not None:

@@ -26,7 +26,7 @@ from specdec_cli.cli.ending import interruptible
 from specdec_cli.cli.outputs import CaptionsFile
 from specdec_cli.console.plain import write_line
 from specdec_cli.console.view import View
-from specdec_cli.errors import ConfigError, typed
+from specdec_cli.errors import ConfigError, as_specdec_error
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.targets import writing
 from specdec_cli.text import clean
@@ -128,7 +128,7 @@ def _caption(captioner: Captioner, view: View, cut: AudioPiece, file: str | None
         else:
             run = next(captioner.runs(file))
     except Exception as unforeseen:
-        error = typed(unforeseen)
+        error = as_specdec_error(unforeseen)
         return Outcome(item, captioner.setup.error_line(item, error), error=error)
     return watched(Prepared(Outcome(item), run), view.show)
 

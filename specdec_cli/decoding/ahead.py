@@ -9,17 +9,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from specdec_cli.decoding.block import Draft, Verdict
-from specdec_cli.decoding.length import Costs, most_drafted
+from specdec_cli.decoding.block import AnyDrafter, AnyVerifier, Draft, Verdict
+from specdec_cli.decoding.costs import Costs
+from specdec_cli.decoding.length import most_drafted
 
 if TYPE_CHECKING:
-    from specdec_cli.cloud.remote import RemoteVerifier
-    from specdec_cli.cloud.vllm import VllmDrafter
     from specdec_cli.config.decoding_schema import DecodingConfig
     from specdec_cli.decoding.draft import Drafter
     from specdec_cli.decoding.gate import Gate
     from specdec_cli.decoding.stop import LoopRule
-    from specdec_cli.decoding.verify import LocalVerifier
 
 # With `auto` the edge drafts ahead only if a verification lasts at least two of its steps: the first one is spent on
 # guessing the cloud's own token, so that a shorter verification would hide nothing.
@@ -28,14 +26,19 @@ _STEP_AHEAD: Final = 0.5
 
 @dataclass(eq=False)
 class CloudCalls:
-    """Calls the cloud for one clip: in the clip's own thread, or in another one beside the edge."""
+    """Calls the cloud for one clip: in the clip's own thread, or in another one beside the edge.
+
+    Attributes:
+        begun: whether the cloud has read the clip, or reads it now, so that a further call costs little.
+    """
 
     settings: DecodingConfig
     costs: Costs
-    drafter: Drafter | VllmDrafter | None
+    drafter: AnyDrafter | None
     gate: Gate
     cloud_is_parallel: bool = False  # on another device, or remote: it takes no time from the edge
     step_aside: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits that are not for a forward
+    begun: bool = field(default=False, init=False)
     _executor: ThreadPoolExecutor | None = field(default=None, init=False)
 
     @property
@@ -54,25 +57,37 @@ class CloudCalls:
         """Whether drafting may have been hidden behind a verification by now."""
         return self._executor is not None and self._ahead is not None
 
-    def prefill(self, cloud: LocalVerifier | RemoteVerifier) -> None:
-        """Lets the cloud read the clip, beside the edge or before it; beside it, a failure shows at the next call."""
+    def prefill(self, cloud: AnyVerifier) -> None:
+        """Lets the cloud read the clip beside the edge or before it, if the settings say so.
+
+        Beside the edge, a failure shows at the next call.
+        """
         if self.settings.cloud_prefill == "overlap":
             self.submit(cloud.prefill)
         elif self.settings.cloud_prefill == "early":
             with self.waits_for(cloud):
                 cloud.prefill()
+        self.begun = self.settings.cloud_prefill != "lazy"
 
-    def waits_for(self, model: Drafter | VllmDrafter | LocalVerifier | RemoteVerifier) -> AbstractContextManager[None]:
+    def waits_for(self, model: AnyDrafter | AnyVerifier) -> AbstractContextManager[None]:
         """Around a call of a model. While a remote one answers, forwards of other clips do not wait for this clip."""
         return self.step_aside() if model.is_remote else nullcontext()
 
     def verify(
-        self, cloud: LocalVerifier | RemoteVerifier, text: Sequence[int], draft: Draft, run_on: int, loop_rule: LoopRule
+        self, cloud: AnyVerifier, text: Sequence[int], draft: Draft, run_on: int, loop_rule: LoopRule
     ) -> Verdict:
         """The cloud's verdict. Meanwhile the edge drafts on after the block, if it may and if that pays."""
         if not self.in_thread:
             with self.waits_for(cloud):
-                return cloud.verify(text, draft, run_on)
+                verdict = cloud.verify(text, draft, run_on)
+        else:
+            verdict = self._verify_beside(cloud, text, draft, run_on, loop_rule)
+        self.begun = True
+        return verdict
+
+    def _verify_beside(
+        self, cloud: AnyVerifier, text: Sequence[int], draft: Draft, run_on: int, loop_rule: LoopRule
+    ) -> Verdict:
         verdict: Future[Verdict] = self.submit(cloud.verify, text, draft, run_on)
         pays = self.settings.draft_ahead == "on" or self.costs.ratio <= _STEP_AHEAD
         if pays and (drafter := self._ahead) is not None:

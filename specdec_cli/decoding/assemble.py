@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.config.schema import Config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.ahead import CloudCalls
+from specdec_cli.decoding.block import AnyDrafter, AnyVerifier
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
@@ -21,11 +22,7 @@ from specdec_cli.types import Decider
 if TYPE_CHECKING:
     import torch
 
-    from specdec_cli.cloud.remote import RemoteVerifier
-    from specdec_cli.cloud.vllm import VllmDrafter
-    from specdec_cli.decoding.draft import Drafter
     from specdec_cli.decoding.next_scores import NextScores
-    from specdec_cli.decoding.verify import LocalVerifier
     from specdec_cli.labels.grounding import Grounding
     from specdec_cli.models.engine import Engine
 
@@ -54,49 +51,73 @@ def build_loop(
         language, instruction: of the caption; None: the configured ones.
         sound: checks the caption's claims; None: nothing does.
     """
-    settings, mode = config.decoding, config.decoding.mode
-    drafts_end, text_ends = ends_of(pair, config)
-    # in lossless mode a draft is kept once the cloud has failed
-    kept_ids = pair.edge.processor.eos_ids if pair.edge and mode in ("hybrid", "lossless") else ()
-    gate = replace(gate or Gate.of(config), generator=gate_generator(config, edge_prompt))
     asked = config.instruction() if instruction is None else instruction
-
-    def next_scores(role: Decider, prompt: Prompt | None, stop_ids: tuple[int, ...]) -> NextScores:
-        return pair.next_scores(role, prompt, settings, stop_ids, engine, pair.guesses(role, asked, config))
-
-    remote_cloud = pair.cloud if pair.cloud is not None and pair.cloud.is_remote else None
-    drafter: Drafter | VllmDrafter | None = None
-    verifier: LocalVerifier | RemoteVerifier | None = None
-    if mode != "cloud" and pair.edge is not None and pair.edge.is_remote:
-        assert edge_prompt is not None
-        summed = synonyms if gate.name == "class-entropy" else NO_SYNONYMS
-        drafter = pair.edge.drafter(RemoteClip(edge_prompt, config, pair.vocab_size, drafts_end, top_n, summed))
-    elif mode != "cloud" or remote_cloud is None:
-        from specdec_cli.decoding.draft import Drafter
-
-        role: Decider = "cloud" if mode == "cloud" else "edge"
-        drafter = Drafter(next_scores(role, cloud_prompt if mode == "cloud" else edge_prompt, drafts_end))
-    if mode != "edge" and remote_cloud is not None and cloud_prompt is not None:
-        verifier = remote_cloud.verifier(RemoteClip(cloud_prompt, config, pair.vocab_size, text_ends, top_n, synonyms))
-    elif mode in ("hybrid", "lossless"):
-        from specdec_cli.decoding.verify import LocalVerifier
-
-        verifier = LocalVerifier(
-            next_scores("cloud", cloud_prompt, text_ends), config.acceptance, settings.max_new_tokens, top_n, synonyms
-        )
+    models = _ClipModels(pair, config, asked, engine, top_n, synonyms)
+    drafts_end, text_ends = ends_of(pair, config)
+    gate = replace(gate or Gate.of(config), generator=gate_generator(config, edge_prompt))
+    drafter = models.drafter(cloud_prompt if config.decoding.mode == "cloud" else edge_prompt, drafts_end, gate)
+    # in lossless mode a draft is kept once the cloud has failed
+    kept_ids = pair.edge.processor.eos_ids if pair.edge and config.decoding.mode in ("hybrid", "lossless") else ()
     spoken = (language or config.prompt.language) if config.closes else None
-    parallel = remote_cloud is not None or len({model.device for model in pair.loaded}) > 1
+    cloud_is_remote = pair.cloud is not None and pair.cloud.is_remote
+    parallel = cloud_is_remote or len({model.device for model in pair.loaded}) > 1
     aside = nullcontext if engine is None else engine.step_aside
     return Loop(
         drafter,
-        verifier,
+        models.verifier(cloud_prompt, text_ends),
         gate,
-        StopRules(settings, text_ends, pair.writer.text, spoken, kept_ids),
-        settings,
-        CloudCalls(settings, pair.costs, drafter, gate, parallel, aside),
+        StopRules(config.decoding, text_ends, pair.writer.text, spoken, kept_ids),
+        config.decoding,
+        CloudCalls(config.decoding, pair.costs, drafter, gate, parallel, aside),
         top_n=top_n,
         sound=sound if config.escalates_contradictions else None,
     )
+
+
+@dataclass(frozen=True)
+class _ClipModels:
+    """Makes the drafter and the verifier of one clip; for the fields see `build_loop`."""
+
+    pair: Pair
+    config: Config
+    instruction: str
+    engine: Engine | None
+    top_n: int
+    synonyms: Synonyms
+
+    def drafter(self, prompt: Prompt | None, stop_ids: tuple[int, ...], gate: Gate) -> AnyDrafter | None:
+        """The edge, or a loaded cloud that writes alone; None if a remote cloud does."""
+        pair, alone = self.pair, self.config.decoding.mode == "cloud"
+        if pair.edge is not None and pair.edge.is_remote and not alone:
+            summed = self.synonyms if gate.name == "class-entropy" else NO_SYNONYMS
+            return pair.edge.drafter(self._remote(prompt, stop_ids, summed))
+        if pair.cloud is not None and pair.cloud.is_remote and alone:
+            return None
+        from specdec_cli.decoding.draft import Drafter
+
+        return Drafter(self._scores("cloud" if alone else "edge", prompt, stop_ids))
+
+    def verifier(self, prompt: Prompt | None, stop_ids: tuple[int, ...]) -> AnyVerifier | None:
+        """The cloud; None if the edge, or a loaded cloud, writes alone."""
+        mode, cloud = self.config.decoding.mode, self.pair.cloud
+        if mode == "edge":
+            return None
+        if cloud is not None and cloud.is_remote:
+            return cloud.verifier(self._remote(prompt, stop_ids, self.synonyms))
+        if mode == "cloud":
+            return None
+        from specdec_cli.decoding.verify import LocalVerifier
+
+        rules, most = self.config.acceptance, self.config.decoding.max_new_tokens
+        return LocalVerifier(self._scores("cloud", prompt, stop_ids), rules, most, self.top_n, self.synonyms)
+
+    def _remote(self, prompt: Prompt | None, stop_ids: tuple[int, ...], synonyms: Synonyms) -> RemoteClip:
+        assert prompt is not None
+        return RemoteClip(prompt, self.config, self.pair.vocab_size, stop_ids, self.top_n, synonyms)
+
+    def _scores(self, role: Decider, prompt: Prompt | None, stop_ids: tuple[int, ...]) -> NextScores:
+        guesses = self.pair.guesses(role, self.instruction, self.config)
+        return self.pair.next_scores(role, prompt, self.config.decoding, stop_ids, self.engine, guesses)
 
 
 def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | None:

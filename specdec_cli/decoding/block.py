@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.pick import readings
@@ -14,6 +14,15 @@ from specdec_cli.types import Alternatives, Candidates, Decider, Finished, Prefi
 if TYPE_CHECKING:
     import torch
 
+    from specdec_cli.cloud.remote import RemoteVerifier
+    from specdec_cli.cloud.vllm import VllmDrafter
+    from specdec_cli.decoding.draft import Drafter
+    from specdec_cli.decoding.verify import LocalVerifier
+
+AnyDrafter: TypeAlias = "Drafter | VllmDrafter"
+"""What proposes a clip's blocks, here or at a server."""
+AnyVerifier: TypeAlias = "LocalVerifier | RemoteVerifier"
+"""What verifies a clip's blocks, here or at a server."""
 Enough = Callable[[GateState], bool]
 """Whether a block ends with the token that was added to the gate's state last."""
 
@@ -23,7 +32,7 @@ class Draft:
     """A proposed block of m tokens."""
 
     ids: tuple[int, ...] = ()  # none: the cloud generates without a draft
-    logits: tuple[torch.Tensor, ...] | None = None  # processed scores by which they were chosen: parts of [m, vocab]
+    scores: tuple[torch.Tensor, ...] | None = None  # processed, by which they were chosen: parts of [m, vocab]
     gate_state: GateState = field(default_factory=lambda: Gate("never").open(0))  # with the evidence on them
     reason: Reason | None = None  # why the block should be verified; None: nothing asks for it
     ms: float = 0.0  # drafting, without prefill
@@ -31,25 +40,25 @@ class Draft:
     likeliest: tuple[Candidates, ...] = ()  # at each drafted token; only of a server
 
     def after(self, count: int) -> Draft:
-        """The draft after its first `count` tokens, without logits: for rules that need no distribution of the edge."""
+        """The draft after its first `count` tokens, without scores: for rules that need no distribution of the edge."""
         return Draft(self.ids[count:], gate_state=self.gate_state.after(count), reason=self.reason)
 
     def probabilities(self) -> torch.Tensor:
         """[m, vocab] distribution at each drafted token."""
         import torch
 
-        assert self.logits is not None
-        return torch.cat(self.logits).softmax(dim=-1)
+        assert self.scores is not None
+        return torch.cat(self.scores).softmax(dim=-1)
 
     def top(self, count: int) -> tuple[Candidates, ...]:
         """The `count` most likely tokens at each drafted one, if they are known."""
-        if self.logits is None:
+        if self.scores is None:
             return self.likeliest if count else ()
         if not count:
             return ()
         import torch
 
-        rows = readings(torch.cat(self.logits), "the model", listed=count)
+        rows = readings(torch.cat(self.scores), "the model", listed=count)
         return tuple(row.candidates for row in rows)
 
 
@@ -92,7 +101,7 @@ class Block:
     """A block that the loop has committed."""
 
     index: int  # 0-based
-    draft: Draft  # without its logits
+    draft: Draft  # without its scores
     verdict: Verdict | None  # None: the draft was kept without one
     tokens: tuple[Token, ...]  # added to the text, stop rules applied; at least one
     hidden_ms: float | None = None  # as in `Draft`; None: the edge does not draft ahead
@@ -115,7 +124,7 @@ class Block:
 
     @property
     def escalated(self) -> bool:
-        """Whether the cloud verified a draft for a reason; a block that the cloud wrote alone is not escalated."""
+        """Whether the cloud got the block for a reason. In hybrid mode, what it writes without an edge has none."""
         return self.verdict is not None and self.draft.reason is not None
 
     @property

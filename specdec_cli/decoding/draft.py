@@ -100,8 +100,8 @@ class Drafter:
             self._read(block, state, None)
         self.scores.tail = written
         ms = self.scores.clock_ms - started_ms
-        ids, logits = tuple(written[len(text) :]), tuple(block.read) or None
-        return Draft(ids, logits, gate_state=state, reason=state.reason, ms=ms, hidden_ms=hidden_ms)
+        ids, scores = tuple(written[len(text) :]), tuple(block.read) or None
+        return Draft(ids, scores, gate_state=state, reason=state.reason, ms=ms, hidden_ms=hidden_ms)
 
     def _unread(self, written: list[int], *, checks: bool) -> int:
         """How many tokens may be drafted before the host reads them; each but the first is fed from the device."""
@@ -136,7 +136,7 @@ class Drafter:
             )
         known = len(written) - block.start - len(state.evidence)  # of these tokens the host has read the first ones
         if len(tokens) - known > 1:
-            self.scores.name([token.id for token in tokens[known:-1]])
+            self.scores.fill_in([token.id for token in tokens[known:-1]])
         kept, ended = 0, False
         for kept, token in enumerate(tokens, start=1):
             unsure = state.add(token)

@@ -123,13 +123,13 @@ def _figures(scores: torch.Tensor, ids: torch.Tensor | None, groups: Groups | No
     import torch
 
     best, values, others = ranked(scores, CANDIDATES)
-    ids = best if ids is None else ids
+    chosen = (best if ids is None else ids)[:, None]
     weights, total, nats = _entropies(scores, top := values[:, :1])
-    log_total = total.log()
-    columns = [ids[:, None], nats, scores.gather(1, ids[:, None]) - top - log_total]
+    norm = total.log().add_(top)  # a score minus this is the logarithm of its probability
+    columns = [chosen, nats, scores.gather(1, chosen) - norm]
     if groups is not None:
         columns.append(groups.entropies(weights[:, groups.ids] / total)[:, None])
-    return torch.cat([*columns, (values - top - log_total).exp(), others], dim=-1)
+    return torch.cat([*columns, (values - norm).exp_(), others], dim=-1)
 
 
 def _entropies(scores: torch.Tensor, top: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -142,5 +142,5 @@ def _entropies(scores: torch.Tensor, top: torch.Tensor) -> tuple[torch.Tensor, t
     bits = (scores - top).mul_(_BITS).clamp_(min=_LEAST)
     weights = bits.exp2()
     total = weights.sum(dim=-1, keepdim=True)
-    mean = (weights[:, None] @ bits[..., None])[:, 0] / total
+    mean = bits.mul_(weights).sum(dim=-1, keepdim=True) / total  # a matrix product rounds a thousandfold more
     return weights, total, total.log() - mean / _BITS

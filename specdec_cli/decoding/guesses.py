@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from specdec_cli.decoding.length import GuessCosts
+from specdec_cli.decoding.costs import GuessCosts
 from specdec_cli.types import Decider, Source
 
 ORDER: Final = 6  # tokens of the longest context
@@ -27,7 +27,7 @@ SLOTS: Final = 2**17  # of 16 bytes each: 2 MiB
 FLOOR: Final = 0.05  # least product of shares
 _DECAY: Final = 0.9  # a context's counts are multiplied by this whenever the context is seen again
 _UNSEEN: Final = 0.5  # added to a context's count: a token that was seen once is not certain
-OWN: Final[dict[Decider, frozenset[Source]]] = {
+OWN_SOURCES: Final[dict[Decider, frozenset[Source]]] = {
     "edge": frozenset({"edge", "accepted"}),
     "cloud": frozenset({"accepted", "corrected", "bonus", "cloud"}),
 }

@@ -5,26 +5,23 @@ The gate reads each token while it is drafted; `Draft.reason` says what it decid
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.ahead import CloudCalls
-from specdec_cli.decoding.block import Block, Draft, Enough, Event, Verdict, outcome
+from specdec_cli.decoding.block import AnyDrafter, AnyVerifier, Block, Draft, Enough, Event, Verdict, outcome
+from specdec_cli.decoding.failures import Failures
 from specdec_cli.decoding.gate import Gate, GateState
-from specdec_cli.decoding.length import CLOUD_CHUNK, SOLO_BLOCK, BlockLength, most_deferred
+from specdec_cli.decoding.length import SOLO_BLOCK, BlockLength
 from specdec_cli.decoding.stop import StopRules, TextEnd
 from specdec_cli.decoding.work import ClipWork, Clock
 from specdec_cli.errors import CloudError, EdgeError
-from specdec_cli.types import Finished, FinishReason, Reason, Sent, Token
+from specdec_cli.types import Finished, FinishReason, Reason, Sent
 
 if TYPE_CHECKING:
-    from specdec_cli.cloud.remote import RemoteVerifier
-    from specdec_cli.cloud.vllm import VllmDrafter
-    from specdec_cli.decoding.draft import Drafter
-    from specdec_cli.decoding.verify import LocalVerifier
     from specdec_cli.labels.grounding import Grounding
 
 
@@ -33,8 +30,8 @@ class Loop:
     """Decodes one clip."""
 
     # the edge, or a loaded cloud that writes alone; None if a remote cloud writes alone
-    drafter: Drafter | VllmDrafter | None
-    verifier: LocalVerifier | RemoteVerifier | None  # the cloud; None if the drafter writes alone
+    drafter: AnyDrafter | None
+    verifier: AnyVerifier | None  # the cloud; None if the drafter writes alone
     gate: Gate
     stop: StopRules
     settings: DecodingConfig
@@ -42,38 +39,28 @@ class Loop:
     top_n: int = 0  # most likely tokens to name at each committed one
     sound: Grounding | None = None  # checks the claims of drafts; None: nothing does
     text: tuple[int, ...] = field(default=(), init=False)  # the committed token ids
-    _drafted: int = field(default=0, init=False)  # tokens so far, rejected ones included
-    _cloud_called: bool = field(default=False, init=False)  # the cloud has read the clip: further calls cost little
-    _cloud_failed: str | None = field(default=None, init=False)  # why the edge writes the rest
-    _edge_failed: str | None = field(default=None, init=False)  # why the cloud writes the rest
+    finish: FinishReason | None = field(default=None, init=False)  # why the text has ended; None: it goes on
 
     def __post_init__(self) -> None:
         self._length = BlockLength(self.settings, self.calls.costs)
         self._end = TextEnd(self.stop)
+        self._failures = Failures(self.settings)
 
     def run(self) -> Generator[Event, None, None]:
         """Yields a Prefill per model, a Block per round, and Finished. Closing it cancels what is running."""
         clock, work = Clock(), ClipWork(self)
-        tokens, thrown_away = list[Token](), 0
-        index, ttft_ms, finish = 0, 0.0, None
+        blocks, ttft_ms = list[Block](), 0.0
         try:
             self._prefill_early()
-            while finish is None:
-                draft = self._draft()
-                verdict = None
-                if (cloud := self._cloud) is not None and (draft.reason or not draft.ids):
-                    if cloud.is_remote or self.calls.in_thread:
-                        yield from clock.paused(Sent(index, draft.ids))
-                    verdict = self._verify(cloud, draft)
-                    if verdict is None and not draft.ids:
-                        continue  # the cloud failed, and the edge writes this block
-                block, finish = self._commit(index, draft, verdict)
-                tokens.extend(block.tokens)
-                thrown_away += block.thrown_away
+            for event in self._rounds():
+                if isinstance(event, Sent):
+                    yield from clock.paused(event)
+                    continue
+                blocks.append(event)
                 ttft_ms = ttft_ms or clock.ms
-                yield from clock.paused(*work.new_prefills(), block)
-                index += 1
+                yield from clock.paused(*work.new_prefills(), event)
             total_ms = clock.ms
+            tokens = [token for block in blocks for token in block.tokens]
             work.learn(tokens)
             self.calls.costs.length.add(len(tokens))
         finally:
@@ -82,103 +69,103 @@ class Loop:
                     model.close()
             self.calls.close()
         # only after `close`: a cloud that was still reading the clip has worked as well
+        assert self.finish is not None
         guessed, guesses_kept = work.guesses
-        wrote_alone = self._edge_failed and f"{self._edge_failed}; from there on the cloud wrote alone"
         yield Finished(
             self.text,
-            finish,
+            self.finish,
             work.edge,
             work.cloud,
             ttft_ms,
             total_ms,
-            degraded=self._cloud_failed or wrote_alone,
+            degraded=self._failures.degraded,
             guessed=guessed,
             guesses_kept=guesses_kept,
-            thrown_away=thrown_away if self.calls.hides else None,
+            thrown_away=sum(block.thrown_away for block in blocks) if self.calls.hides else None,
         )
 
+    def _rounds(self) -> Iterator[Sent | Block]:
+        """The rounds: yields each block when it is committed, and `Sent` before the cloud gets it, if that may last."""
+        index = 0
+        while self.finish is None:
+            draft, verdict = self._draft(), None
+            if (cloud := self._cloud) is not None and (draft.reason or not draft.ids):
+                if cloud.is_remote or self.calls.in_thread:
+                    yield Sent(index, draft.ids)
+                verdict = self._verify(cloud, draft)
+                if verdict is None and not draft.ids:
+                    continue  # the cloud failed, and the edge writes this block
+            yield self._commit(index, draft, verdict)
+            index += 1
+
     def _draft(self) -> Draft:
+        """The edge's block; without an edge, or if it fails, an empty one: the cloud writes it."""
+        if (edge := self._edge) is not None:
+            try:
+                return self._draft_with(edge)
+            except EdgeError as error:
+                self._failures.of_edge(error, cloud_left=self._cloud is not None)
+        return Draft(reason="always" if self.settings.mode == "lossless" else None)
+
+    def _draft_with(self, edge: AnyDrafter) -> Draft:
         """Drafts a block. `reason` says why to verify it: the gate, a loop, a refusal in the text, or the sound."""
         settings, start, available = self.settings, len(self.text), self._cloud is not None
-        if self.drafter is None or self._edge_failed is not None:
-            return Draft(reason="always" if settings.mode == "lossless" else None)
         whole = settings.defers and available
-        size, enough = self._block_size(whole=whole)
-        waking = whole and not self._cloud_called and settings.mode == "hybrid"
-        draft = self._propose(size, self.gate.open(start, waking=waking, whole=whole), enough)
+        size = self._length.next(start, whole=whole, cloud_writes=available)
+        waking = whole and not self.calls.begun and settings.mode == "hybrid"
+        draft = self._propose(edge, size, self.gate.open(start, waking=waking, whole=whole), self._enough(whole=whole))
         if self._end.loops((*self.text, *draft.ids), start):
-            if self._may_break_out:
-                self._end.leave()
-            if self._may_break_out and (self._end.loop_was_verified or not available):
-                # the cloud has confirmed this loop: it would reject a way out, and loop on
-                size = min(size, SOLO_BLOCK) if whole else size
-                way_out = self._propose(size, self.gate.open(start), top_k=settings.loop_top_k)
-                return replace(way_out, reason=None, ms=draft.ms + way_out.ms)
-            if self.gate.name != "always":
-                draft = replace(draft, reason="loop")
+            return self._leave_loop(edge, draft, min(size, SOLO_BLOCK) if whole else size)
         if draft.reason is None and draft.ids and settings.mode == "hybrid" and available:
             draft = replace(draft, reason=self.stop.fault(self.text, draft.ids) or self._contradiction(draft))
         return draft
+
+    def _leave_loop(self, edge: AnyDrafter, looping: Draft, size: int) -> Draft:
+        """The draft that ends in a loop, to be verified; if the cloud cannot help, `size` tokens that are drawn."""
+        if self._may_break_out:
+            self._end.leave()
+            # a cloud that has confirmed this loop would reject a way out, and loop on
+            if self._end.loop_was_verified or self._cloud is None:
+                way_out = self._propose(edge, size, self.gate.open(len(self.text)), None, self.settings.loop_top_k)
+                return replace(way_out, reason=None, ms=looping.ms + way_out.ms)
+        return looping if self.gate.name == "always" else replace(looping, reason="loop")
 
     def _contradiction(self, draft: Draft) -> Reason | None:
         """The reason `sound` if the draft makes a claim that the sound contradicts."""
         wrong = self.sound is not None and self.sound.contradicts(self.text, draft.ids)
         return "sound" if wrong else None
 
-    def _propose(self, size: int, state: GateState, enough: Enough | None = None, top_k: int | None = None) -> Draft:
-        """The edge's draft. If the edge fails and `edge_failed` allows it, an empty one: the cloud writes on."""
-        assert self.drafter is not None
-        before = self.drafter.work
-        try:
-            with self.calls.waits_for(self.drafter):
-                draft = self.drafter.propose(self.text, size, state, enough, top_k)
-        except EdgeError as error:
-            if self.settings.edge_failed != "cloud" or self._cloud is None:
-                raise
-            self._edge_failed = error.message
-            return Draft()
-        self._drafted += len(draft.ids)
-        done = self.drafter.work - before
-        if done.encoder_passes:
-            self.calls.costs.record("reading", done.reading_ms)
-        if top_k is None and (steps := len(draft.ids) - done.encoder_passes) > 0:  # the prefill gives the first one
-            self.calls.costs.record("token", done.step_ms / steps)
+    def _enough(self, *, whole: bool) -> Enough | None:
+        """A rule that may end the next block before its most tokens; `whole`: it is a deferred draft."""
+        if whole:
+            return partial(self._end.reached, self.text) if self.stop.reads_text else None
+        return self._length.enough if self._length.adapts else None
+
+    def _propose(
+        self, edge: AnyDrafter, size: int, state: GateState, enough: Enough | None, top_k: int | None = None
+    ) -> Draft:
+        """Up to `size` tokens of the edge; see `Drafter.propose`."""
+        before = edge.work
+        with self.calls.waits_for(edge):
+            draft = edge.propose(self.text, size, state, enough, top_k)
+        self._length.add_draft(draft)
+        self.calls.costs.record_draft(draft, edge.work - before)
         return draft
 
-    def _block_size(self, *, whole: bool) -> tuple[int, Enough | None]:
-        """Most tokens of the next block, and a rule that may end it before."""
-        if whole:
-            size = most_deferred(self._drafted, len(self.text))
-            enough: Enough | None = partial(self._end.reached, self.text) if self.stop.reads_text else None
-        else:
-            size = self._length.most()
-            enough = self._length.enough if self._length.adapts else None
-        size = max(size, self._cloud is None)  # without a cloud that could write, the edge drafts
-        return min(size, self.settings.max_new_tokens - len(self.text)), enough
-
-    def _verify(self, cloud: LocalVerifier | RemoteVerifier, draft: Draft) -> Verdict | None:
-        """The cloud's verdict on a block; None if the cloud fails and the edge goes on alone. Raises as `_give_up`."""
-        run_on = self.settings.run_on
-        if not draft.ids:
-            alone = self.drafter is None or self._edge_failed is not None
-            run_on = (CLOUD_CHUNK if alone else SOLO_BLOCK) - 1
-        run_on = max(min(run_on, self.settings.max_new_tokens - len(self.text) - 1), 0)
+    def _verify(self, cloud: AnyVerifier, draft: Draft) -> Verdict | None:
+        """The cloud's verdict on a block, and tokens of its own; None if it fails and the edge writes the rest."""
+        run_on = self._length.run_on(draft, len(self.text), alone=self._edge is None)
         forwards = cloud.work.forwards
         try:
             verdict = self._verdict(cloud, draft, run_on)
         except CloudError as error:
-            self._give_up(error)
+            self._failures.of_cloud(error, edge_left=self._edge is not None)
             return None
-        if not verdict.prefilled:
-            forwards = max(cloud.work.forwards - forwards, 1)
-            calls = 1 + len(verdict.stood or ())
-            self.calls.costs.record("verification", verdict.ms / forwards + (verdict.network_ms or 0.0) / calls)
-            if not draft.ids:
-                self.calls.costs.alone.add(1 + len(verdict.run_on), forwards)
-        self._cloud_called = True
+        self._length.add_verdict(draft, verdict)
+        self.calls.costs.record_verdict(draft, verdict, max(cloud.work.forwards - forwards, 1))
         return verdict
 
-    def _verdict(self, cloud: LocalVerifier | RemoteVerifier, draft: Draft, run_on: int) -> Verdict:
+    def _verdict(self, cloud: AnyVerifier, draft: Draft, run_on: int) -> Verdict:
         """The cloud's verdict. If a rejected token stands, the rest of the draft is verified again, after it."""
         verify = partial(self.calls.verify, cloud, loop_rule=self._end.loop_rule)
         verdict = verify(text=self.text, draft=draft, run_on=run_on)
@@ -191,42 +178,36 @@ class Loop:
 
     def _prefill_early(self) -> None:
         """Lets the cloud read the clip before any block escalates, if the settings say so."""
-        if self.verifier is None or self.settings.cloud_prefill == "lazy":
+        if self.verifier is None:
             return
-        self._cloud_called = True
         try:
             self.calls.prefill(self.verifier)
         except CloudError as error:
-            self._give_up(error)
+            self._failures.of_cloud(error, edge_left=self._edge is not None)
 
-    def _give_up(self, error: CloudError) -> None:
-        """Goes on without the cloud for the rest of the clip; raises `error` if the edge cannot or must not."""
-        if self.drafter is None or not self.settings.degrades or self._edge_failed is not None:
-            raise error
-        self._cloud_failed = error.message
-        if self.settings.mode == "lossless":
-            self._cloud_failed += "; from there on the text is the edge's own, and not lossless"
-
-    def _commit(self, index: int, draft: Draft, verdict: Verdict | None) -> tuple[Block, FinishReason | None]:
+    def _commit(self, index: int, draft: Draft, verdict: Verdict | None) -> Block:
         """Adds a block to the text, up to where a stop rule or a loop ends it."""
-        self._length.learn(draft, verdict)
         start = len(self.text)
         tokens = outcome(draft, verdict, "cloud" if self.settings.mode == "cloud" else "edge", self.top_n)
         text = (*self.text, *(token.id for token in tokens))
-        end, finish = self._end.of(text, start, verified=verdict is not None, may_leave=self._may_break_out)
+        end, self.finish = self._end.of(text, start, verified=verdict is not None, may_leave=self._may_break_out)
         self.text = text[:end]
-        thrown_away = 0 if self.drafter is None else self.drafter.drop_stale(None if finish else self.text)
+        thrown_away = 0 if self.drafter is None else self.drafter.drop_stale(None if self.finish else self.text)
         hidden_ms = draft.hidden_ms if self.calls.hides else None
-        added = tuple(tokens[: end - start])
-        return Block(index, replace(draft, logits=None), verdict, added, hidden_ms, thrown_away), finish
+        return Block(index, replace(draft, scores=None), verdict, tuple(tokens[: end - start]), hidden_ms, thrown_away)
 
     @property
-    def _cloud(self) -> LocalVerifier | RemoteVerifier | None:
+    def _edge(self) -> AnyDrafter | None:
+        """The drafter; None once it has failed."""
+        return self.drafter if self._failures.edge is None else None
+
+    @property
+    def _cloud(self) -> AnyVerifier | None:
         """The verifier; None once it has failed."""
-        return self.verifier if self._cloud_failed is None else None
+        return self.verifier if self._failures.cloud is None else None
 
     @property
     def _may_break_out(self) -> bool:
         """Whether the edge may leave a loop. A text that must equal the cloud's is never changed, only ended."""
-        free = self.settings.mode in ("hybrid", "edge") or self._cloud_failed is not None
-        return free and self._edge_failed is None
+        free = self.settings.mode in ("hybrid", "edge") or self._failures.cloud is not None
+        return free and self._edge is not None

@@ -39,13 +39,14 @@ class NextScores:
         self.stop_ids, self._guess = frozenset(stop_ids), NO_GUESS
         self._guesses = guesses if guesses is not None and guesses.most else None
         self._text: list[int] = []  # the text that was scored, guesses included
-        self._logits = torch.empty(0)  # [n, vocab]: row i is after `_text[: len(_text) - n + 1 + i]`
+        self._rows = torch.empty(0)  # [n, vocab]: row i is after `_text[: _start + i]`
+        self._start = 1  # tokens of `_text` before the first row; without rows, one more than it has
         self._choices = list[int]()  # the most likely token of each row, once it was fetched
         self._sure = 0  # tokens of `_text` that are no guesses, or guesses that stood
         self._stepped = False  # whether the last forward was no prefill
         # of a last forward whose time is not recorded yet: tokens guessed in it, and ms of all steps before it
         self._untimed: tuple[int, float] | None = None
-        self._name = session.model.name
+        self._name, self._on_cpu = session.model.name, session.model.device.type == "cpu"
 
     def after(self, text: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
         """Processed scores [positions, vocab] after the last prefixes of `text`; the last row follows the whole text.
@@ -60,15 +61,15 @@ class NextScores:
             self.guesses_kept += len(text) - self._sure
             self._sure = len(text)
         at = first - self._start
-        return self._logits[at : at + positions]
+        return self._rows[at : at + positions]
 
     def drop_before(self, text: Sequence[int]) -> None:
         """Drops the scores that no continuation of `text` needs; scores of guesses that may come true stay."""
         end = len(text)
         needed = self._start <= end <= len(self._text) and self._text[:end] == list(text)
         # a copy: the kept rows would hold the memory of all
-        self._logits = self._logits[end - self._start :].clone() if needed else torch.empty(0)
-        self._choices = []
+        rows = self._rows[end - self._start :].clone() if needed else torch.empty(0)
+        self._keep(self._text, rows, self._sure)
 
     def learn(self, text: Sequence[int], own: Iterable[bool]) -> None:
         """Counts the finished caption for guesses; `own` says for each token whether this model chose it."""
@@ -79,7 +80,7 @@ class NextScores:
         """The most likely token after `text`, which was scored. One fetch takes the tokens of all kept rows."""
         if not self._choices:
             with self.waiting():
-                self._choices = choices(self._logits, self._name)
+                self._choices = choices(self._rows, self._name)
         return self._choices[len(text) - self._start]
 
     def drawn(self, scores: torch.Tensor, chosen: torch.Tensor) -> int:
@@ -100,7 +101,7 @@ class NextScores:
     def step(self, text: list[int], token: torch.Tensor) -> torch.Tensor:
         """Processed scores [1, vocab] after `text`, whose last token the host has not read (`UNREAD`).
 
-        `token` is that last token, int64 [1] on the device. `name` must follow before any call but `step`.
+        `token` is that last token, int64 [1] on the device. `fill_in` must follow before any call but `step`.
         """
         self._settle_guess()
         started = time.perf_counter()
@@ -108,13 +109,13 @@ class NextScores:
         self._blocked_s += time.perf_counter() - started
         self._stepped, self._untimed = True, None
         self._keep(text[:], self.pipeline(text, logits, token), len(text))
-        return self._logits
+        return self._rows
 
-    def name(self, ids: Sequence[int]) -> None:
-        """Gives the ids of the last tokens that `step` has fed."""
+    def fill_in(self, ids: Sequence[int]) -> None:
+        """Fills in the ids of the last tokens that `step` has fed."""
         self._text[-len(ids) :] = ids
-        self.session.name(ids)
-        self.pipeline.name(ids)
+        self.session.fill_in(ids)
+        self.pipeline.fill_in(ids)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -130,7 +131,7 @@ class NextScores:
             self._keep([], torch.empty(0), 0)
             self._guess = NO_GUESS
             raise
-        if self.session.model.device.type == "cpu":
+        if self._on_cpu:
             return
         waited_s, work = time.perf_counter() - started, self.session.work
         self._blocked_s += waited_s
@@ -142,11 +143,6 @@ class NextScores:
     def clock_ms(self) -> float:
         """A clock of the work on this clip. Of calls of the session, it counts only the time of steps, not prefills."""
         return (time.perf_counter() - self._blocked_s) * 1e3 + self.session.work.step_ms
-
-    @property
-    def _start(self) -> int:
-        """How many tokens stand before the first row."""
-        return len(self._text) + 1 - len(self._logits)
 
     def _known(self, text: Sequence[int], first: int) -> int:
         """How many rows are kept of those after `text[:first]`, `text[: first + 1]` and so on."""
@@ -161,12 +157,12 @@ class NextScores:
         logits = self.session.logits(scored, len(scored) - first - known + 1)
         self._blocked_s += time.perf_counter() - started
         rows = self.pipeline(scored, logits)
-        self._keep(scored, torch.cat((self._logits[at : at + known], rows)) if known else rows, len(text))
+        self._keep(scored, torch.cat((self._rows[at : at + known], rows)) if known else rows, len(text))
         self._guess = guess
         self.guessed += len(guess.ids)
         self._stepped = self.session.work.encoder_passes == before.encoder_passes
         self._untimed = (len(guess.ids), before.step_ms) if len(text) == first and self._stepped else None
-        if self.session.model.device.type == "cpu":
+        if self._on_cpu:
             self._time_guess()
 
     def _time_guess(self) -> None:
@@ -184,7 +180,8 @@ class NextScores:
         self._guess = NO_GUESS
 
     def _keep(self, text: list[int], rows: torch.Tensor, sure: int) -> None:
-        self._text, self._logits, self._sure = text, rows, sure
+        self._text, self._rows, self._sure = text, rows, sure
+        self._start = len(text) + 1 - rows.shape[0]
         self._choices = []
 
     def _next_guess(self, text: Sequence[int]) -> Guess:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.config.schema import Config
-from specdec_cli.decoding.guesses import OWN, Guesses, GuessTable, key_of
-from specdec_cli.decoding.length import Costs, capacity
+from specdec_cli.decoding.costs import Costs
+from specdec_cli.decoding.guesses import OWN_SOURCES, Guesses, GuessTable, key_of
+from specdec_cli.decoding.length import capacity
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.processor import Processor, Prompt, same_prompts, shared_vocab_size
 from specdec_cli.types import Decider, Source
@@ -117,7 +118,7 @@ class Pair:
 
         `weights` are the fingerprints of the models that wrote it, by role.
         """
-        for role, own in OWN.items():
+        for role, own in OWN_SOURCES.items():
             model, guesses = self.local(role), self.guesses(role, instruction, config)
             if model is not None and guesses is not None and weights.get(role, "") == model.weights:
                 guesses.table.learn(guesses.key, ids, [source in own for source in sources])

@@ -76,10 +76,10 @@ class LogitsPipeline:
             scores[:early] = scores[:early].index_fill(1, self._end_ids, -torch.inf)  # too few tokens for an end
         return self._warpers(self._prompt, scores) if self._warpers else scores
 
-    def name(self, ids: Sequence[int]) -> None:
-        """Gives the ids of the last tokens, which the host had not read."""
+    def fill_in(self, ids: Sequence[int]) -> None:
+        """Fills in the ids of the last tokens, which the host had not read."""
         if self._history is not None:
-            self._history.name(ids)
+            self._history.fill_in(ids)
 
 
 class History:
@@ -108,8 +108,8 @@ class History:
             self._ids[start + len(text) - 1 : start + len(text)] = last
         self._text[same:] = new
 
-    def name(self, ids: Sequence[int]) -> None:
-        """Gives the ids of the last tokens, which the host had not read."""
+    def fill_in(self, ids: Sequence[int]) -> None:
+        """Fills in the ids of the last tokens, which the host had not read."""
         self._text[-len(ids) :] = ids
 
     def rows(self, count: int) -> torch.Tensor:

@@ -106,7 +106,7 @@ class LoopRule:
 
     def _loops(self, ids: Sequence[int], end: int) -> bool:
         """Whether the first `end` of `ids` end in a loop."""
-        if end < 1 or ids[end - 1] not in ids[max(end - 1 - self.period, 0) : end - 1]:
+        if ids[end - 1] not in ids[max(end - 1 - self.period, 0) : end - 1]:
             return False  # nearly always: the last token is not among those of a period before it
         for unit in range(1, self.period + 1):
             start = end - unit * (max(self.repeats, _MIN_SINGLES) if unit == 1 else self.repeats)

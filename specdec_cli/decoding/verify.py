@@ -23,12 +23,12 @@ class LocalVerifier:
     """Verifies the blocks of one clip with a model of this process; `RemoteVerifier` does the same with a remote one.
 
     A verdict names the `top_n` most likely tokens of each position that it decides. Nothing is generated past `most`
-    tokens of text; None: no limit.
+    tokens of text.
     """
 
     scores: NextScores
     rules: AcceptanceRules
-    most: int | None = None
+    most: int
     top_n: int = 0
     synonyms: Synonyms = field(default_factory=dict)
     is_remote: ClassVar[Literal[False]] = False
@@ -62,7 +62,7 @@ class LocalVerifier:
         del decided[accepted + 1 :]
         written = [*proposed[: len(text) + accepted], token]
         verified = len(written)
-        longest = verified + run_on if self.most is None else min(verified + run_on, self.most)
+        longest = min(verified + run_on, self.most)
         if not self.scores.stop_ids.isdisjoint(written[len(text) :]):
             longest = verified
         while len(written) < longest and written[-1] not in self.scores.stop_ids:

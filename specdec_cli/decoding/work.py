@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from specdec_cli.decoding.guesses import OWN
+from specdec_cli.decoding.guesses import OWN_SOURCES
 from specdec_cli.types import Decider, ModelWork, Prefill, Source, Token
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class ClipWork:
         roles: tuple[Decider, Decider] = ("cloud" if loop.settings.mode == "cloud" else "edge", "cloud")
         for model, role in zip((loop.drafter, loop.verifier), roles, strict=True):
             if loop.settings.guess_tokens and model is not None and model.scores is not None:
-                yield model.scores, OWN[role]
+                yield model.scores, OWN_SOURCES[role]
 
 
 class Clock:

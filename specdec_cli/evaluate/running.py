@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from specdec_cli.errors import AudioContentError, AudioDecodeError, AudioError, SpecdecError, TranscriptError, typed
+from specdec_cli.errors import (
+    AudioContentError,
+    AudioDecodeError,
+    AudioError,
+    SpecdecError,
+    TranscriptError,
+    as_specdec_error,
+)
 from specdec_cli.evaluate.modes import turns
 from specdec_cli.evaluate.pairing import ClipKey, clip_key
 from specdec_cli.inputs.recording import InputFile
@@ -133,7 +140,7 @@ class Runner:
         except AudioError as error:
             self._refuse(recording, error)
         except Exception as error:
-            known = typed(error)
+            known = as_specdec_error(error)
             self.watch.failed(f"{recording.path} ({mode})", known)
             self.journal.add(captioner.setup.error_line(recording, known))
 

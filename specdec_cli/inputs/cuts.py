@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -98,6 +99,14 @@ class Cuts:
             message = f"{plain(str(self.path))} has no cuts of {plain(recording)}."
             raise CutsError(message, hint="Recordings are found by their paths, as far as the file gives them.")
         return found
+
+    def digest(self, recording: str) -> str | None:
+        """Hex digest of a folder's file for a recording; None for a single file, and if there is not just one."""
+        try:
+            files = [] if self._files is None else self._files.of(recording)
+            return hashlib.sha256(files[0].read_bytes()).hexdigest()[:16] if len(files) == 1 else None
+        except (OSError, ReferencesError):  # `of` tells
+            return None
 
     def _only(self, files: Sequence[Path], recording: str) -> Path:
         """The one file of a folder that is called like a recording."""

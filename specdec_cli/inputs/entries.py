@@ -157,6 +157,13 @@ class Columns:
                     said = None
                 yield Entry(place, file, id_, who, said, spoken_in, prompt, *part, from_channel, row)
 
+    def length_s(self, entry: Entry) -> float | None:
+        """The length in a row of the table, seconds; None if there is none."""
+        if self.length is None or entry.row is None:
+            return None
+        length = moment(entry.row.single(self.length.column), self.length.scale)
+        return length if isinstance(length, float) and length > 0 else None
+
     def _time(self, names: Sequence[str]) -> _Time | None:
         for unit, scale in (*_UNITS.items(), *dict.fromkeys(_UNITS_MS, 0.001).items()):
             if column := self.first([name + unit for name in names]):

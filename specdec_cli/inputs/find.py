@@ -18,7 +18,7 @@ from typing import IO, Final
 
 from specdec_cli.audio.paths import STDIN, is_url, opened, sha256
 from specdec_cli.audio.reading import require_sound
-from specdec_cli.errors import AudioError, ConfigError, SpecdecError, typed
+from specdec_cli.errors import AudioError, ConfigError, SpecdecError, as_specdec_error
 from specdec_cli.inputs.names import SOUND_ENDINGS
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.regular_files import POSIX, open_regular
@@ -218,7 +218,7 @@ def all_unreadable(recordings: Iterable[InputFile]) -> dict[str, SpecdecError]:
                 require_sound(recording.path, file)
             return {}
         except Exception as error:  # also an error of a library about a header that lies
-            refused[recording.path] = typed(error)
+            refused[recording.path] = as_specdec_error(error)
     return refused
 
 

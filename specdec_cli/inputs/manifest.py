@@ -16,7 +16,7 @@ from specdec_cli.audio.paths import is_url
 from specdec_cli.config.settings import check_value
 from specdec_cli.errors import ConfigError, ReferencesError
 from specdec_cli.inputs.corpora import kaldi, table_or_cuts
-from specdec_cli.inputs.entries import FILES, Columns, Entry
+from specdec_cli.inputs.entries import FILES, Columns, Entry, plain_name
 from specdec_cli.inputs.find import Paths, common_folder
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.inputs.skipped import Skips
@@ -70,6 +70,7 @@ class Manifest:
 
 
 _NAMED: Final = 12  # columns, in a message
+_OF_NEMO: Final = "audiofilepath"  # NeMo reads `duration` seconds of such a file, from its start if there is no offset
 Inputs = Paths | Manifest
 """Recordings, each once. `base` is the absolute folder to which names in exports are relative."""
 
@@ -86,7 +87,9 @@ def _listed(path: Path, skips: Skips) -> Iterator[Entry]:
             wanted, found = ", ".join(FILES[:3]), ", ".join(map(show_name, table.columns[:_NAMED]))
             message = f"{path} has no column {wanted} or the like that names the recording; the first are {found}."
             raise ReferencesError(message, hint="The first line has the names of the columns.")
-        yield from columns.entries(skips)
+        for entry in columns.entries(skips):
+            limited = entry.start_s is None and plain_name(columns.file) == _OF_NEMO
+            yield entry._replace(end_s=columns.length_s(entry)) if limited else entry
 
 
 def _path(folder: Path, file: str) -> str:

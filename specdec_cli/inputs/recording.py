@@ -39,7 +39,7 @@ class InputFile:
     language: Language | None = None  # of its row in a manifest; None: that of the run
     prompt: str | None = None  # the same of its instruction
     start_s: float | None = None  # the part of the recording that is meant, seconds; None: all of it,
-    end_s: float | None = None  # or to its end
+    end_s: float | None = None  # or to its end; without `start_s`: most of it that is read
     channel: int | None = None  # of the recording, 0-based; None: as the settings say
     speaker: str | None = None  # who speaks and what is said, of its manifest
     text: str | None = None

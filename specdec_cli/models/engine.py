@@ -24,7 +24,7 @@ import torch
 from transformers import Cache
 from transformers.cache_utils import DynamicLayer
 
-from specdec_cli.errors import DecodingError, typed
+from specdec_cli.errors import DecodingError, as_specdec_error
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.session import Session
 
@@ -160,7 +160,7 @@ class Engine(AbstractContextManager["Engine"]):
             if isinstance(scores, torch.Tensor):
                 job.future.set_result(scores)
             else:
-                job.future.set_exception(typed(scores, _log))
+                job.future.set_exception(as_specdec_error(scores, _log))
 
 
 def encoders_and_threads(models: Iterable[AudioLM]) -> tuple[int, int]:

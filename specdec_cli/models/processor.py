@@ -129,8 +129,13 @@ class Processor:
 
     def word(self, id_: int) -> str:
         """The text of one token, with the space before it that some tokenizers drop at the beginning of a text."""
-        text, token = self.text([id_]), self.tokenizer.convert_ids_to_tokens(id_)
-        return f" {text}" if text and isinstance(token, str) and token[0] in "▁Ġ" and text[0] != " " else text
+        text, token = self.text([id_]), self._entry(id_)
+        return f" {text}" if text and token and token[0] in "▁Ġ" and text[0] != " " else text
+
+    def _entry(self, id_: int) -> str | None:
+        """A token as the tokenizer's table writes it."""
+        entry = self.tokenizer.convert_ids_to_tokens(id_)
+        return entry if isinstance(entry, str) else None
 
     def token_text(self, id_: int) -> str:
         """The text of one token, special ones included."""

@@ -59,9 +59,9 @@ class RemoteProcessor(Processor):
     def encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
-    def word(self, id_: int) -> str:
-        text, token = self.text([id_]), self.tokenizer.id_to_token(id_)
-        return f" {text}" if text and token and token[0] in "▁Ġ" and text[0] != " " else text
+    def _entry(self, id_: int) -> str | None:
+        entry: str | None = self.tokenizer.id_to_token(id_)
+        return entry
 
     def token_text(self, id_: int) -> str:
         return str(self.tokenizer.decode([id_], skip_special_tokens=False))

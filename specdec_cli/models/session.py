@@ -123,7 +123,7 @@ class Session:
     def step(self, token: torch.Tensor) -> torch.Tensor:
         """The raw logits [1, vocab_size] after one more token, int64 [1] on the device, which the host has not read.
 
-        The prompt must be cached, and no engine be at work (`can_step`). `name` must follow before any call but `step`.
+        The prompt must be cached, and no engine be at work (`can_step`). Before any call but `step`, `fill_in` follows.
         """
         assert self.cache is not None
         started, at = time.perf_counter(), self.length
@@ -135,8 +135,8 @@ class Session:
         self.account(1, (time.perf_counter() - started) * 1e3, encoder_ms, passes)
         return self.scored(logits, 1, len(self.fed))
 
-    def name(self, ids: Sequence[int]) -> None:
-        """Gives the ids of the last tokens that `step` has fed."""
+    def fill_in(self, ids: Sequence[int]) -> None:
+        """Fills in the ids of the last tokens that `step` has fed."""
         self.fed[-len(ids) :] = ids
 
     @property

@@ -16,7 +16,7 @@ from specdec_cli.errors import (
     EdgeError,
     ScoresError,
     TooLongError,
-    typed,
+    as_specdec_error,
 )
 
 _KINDS: Final = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -54,7 +54,7 @@ class ApiError(HTTPException):
             return cls(error.status_code, error.detail, headers=error.headers)
         if isinstance(error, MalformedError):
             return cls(422, str(error))
-        known = typed(error)
+        known = as_specdec_error(error)
         status = next((code for kind, code in _STATUS.items() if isinstance(known, kind)), 500)
         says = known.message if known.hint is None else f"{known.message.removesuffix('.')}. {known.hint}"
         about = "messages" if isinstance(known, AudioError | ContextError) else None

@@ -19,8 +19,8 @@ from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.http import FORGOTTEN, MalformedError
 from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.costs import GuessCosts
 from specdec_cli.decoding.guesses import Guesses, GuessTable, key_of
-from specdec_cli.decoding.length import GuessCosts
 from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.decoding.pick import choices
 from specdec_cli.decoding.verify import LocalVerifier

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,7 @@ from specdec_cli.errors import AudioContentError, WrongFileError
 from specdec_cli.inputs.names import SOUND_FILE
 from specdec_cli.inputs.recording import Key
 from specdec_cli.journal import StoredLine, read_lines
-from specdec_cli.transcript.records import Transcript, TranscriptHead
+from specdec_cli.transcript.records import RowPart, Transcript, TranscriptHead
 
 _BEHIND: Final = frozenset({"rounds", "totals", "timing", "resources", "uplink"})
 """Fields after the head of a line."""
@@ -48,6 +48,8 @@ class LineState:
     final: bool = False  # it has no caption, and this content can have none
     degraded: bool = False  # the cloud failed, and the edge wrote its caption alone
     row: bool = False  # a manifest named it, and it is the only piece of its row
+    part: RowPart | None = None  # what its row means, if that has several pieces
+    cuts: str | None = None  # digest of the file in a folder of cuts that it was cut by
 
     @classmethod
     def of(cls, line: Line) -> LineState:
@@ -56,7 +58,8 @@ class LineState:
         content = head.error is not None and head.error.type == AudioContentError.__name__
         final = content and head.sha256 is not None
         row, degraded = head.id is not None and head.pieces is None, head.degraded is not None
-        return cls(line.offset, line.number, head.good, head.sha256, place, head.pieces, final, degraded, row)
+        found = cls(line.offset, line.number, head.good, head.sha256, place, head.pieces, final, degraded, row)
+        return replace(found, part=head.row, cuts=head.cuts)
 
     @property
     def cut(self) -> tuple[object, ...]:
@@ -66,9 +69,9 @@ class LineState:
         row of a manifest means one part only.
         """
         if self.row:
-            return self.sha256, self.place
+            return self.sha256, self.place, self.cuts
         own = self.place is not None and self.pieces is None
-        return None if own else self.sha256, self.pieces, self.place is None
+        return None if own else self.sha256, self.pieces, self.place is None, self.part, self.cuts
 
 
 def current_lines(lines: Iterable[LineState]) -> tuple[LineState, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -14,6 +14,9 @@ from specdec_cli.text import is_file_name, readable
 from specdec_cli.times import MOST_S
 from specdec_cli.transcript.round import Figure, Record, Round
 from specdec_cli.types import Decider, FinishReason, Flag, Measured, Mode
+
+if TYPE_CHECKING:
+    from specdec_cli.inputs.recording import InputFile
 
 
 def _of_a_file(name: str) -> str:
@@ -30,6 +33,9 @@ FileName = Annotated[str, AfterValidator(_of_a_file)]
 
 Seconds = Annotated[float, Field(ge=0, le=MOST_S)]
 """A time in a recording, or its length."""
+
+Rounded = Annotated[Seconds, AfterValidator(lambda time_s: round(time_s, 3))]
+"""A time to the millisecond, so that a table that was written again means the same part."""
 
 
 def maybe(description: str, **bounds: Any) -> Any:
@@ -148,6 +154,21 @@ class ErrorInfo(Record):
     message: Text = Field(description="what is wrong, in a sentence")
 
 
+class RowPart(Record):
+    """The part of a recording that a row of a manifest means, of which a line is a piece."""
+
+    start_s: Rounded | None = maybe("start, s; null: all of the recording")
+    end_s: Rounded | None = maybe("end, s; null: that of the recording")
+    channel: int | None = maybe("channel of the recording, from 1; null: the row names none", ge=1)
+
+    @classmethod
+    def of(cls, item: InputFile) -> Self | None:
+        """The part that an input means; None: all of its recording, as the settings say."""
+        channel = None if item.channel is None else item.channel + 1
+        part = cls(start_s=item.start_s, end_s=item.end_s, channel=channel)
+        return None if part == cls() else part
+
+
 class ClassScores(Record):
     """The probability of each class of an attribute, by the model that decided which class is named."""
 
@@ -177,6 +198,8 @@ class TranscriptHead(Record):
     end_s: Seconds | None = maybe("end of the piece in the recording, s")
     piece: int | None = maybe("0-based, of the piece, if there are several", ge=0)
     pieces: int | None = maybe("how many pieces the recording was cut into", ge=1)
+    row: RowPart | None = maybe("the part that the manifest's row means, if it has several pieces")
+    cuts: str | None = maybe("of the file that a folder of cuts has for the recording: the first digits of its SHA-256")
     recording_s: Seconds | None = maybe("length of the recording that the piece is of, s; null: unknown, or whole")
     channel: int | None = maybe("channel of the recording that was read, from 1; left out: the mean of all", ge=1)
     speaker: Text | None = maybe("who speaks, as the cuts or the manifest say")

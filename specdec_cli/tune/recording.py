@@ -16,16 +16,16 @@ from specdec_cli.config import Config
 from specdec_cli.config.decoding_schema import AcceptanceConfig
 from specdec_cli.decoding.ahead import CloudCalls
 from specdec_cli.decoding.assemble import ends_of
+from specdec_cli.decoding.costs import Costs
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.length import Costs
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.decoding.pick import choices
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
-from specdec_cli.errors import AudioContentError, TranscriptError, WrongFileError, typed
+from specdec_cli.errors import AudioContentError, TranscriptError, WrongFileError, as_specdec_error
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.journal import Journal, StoredLine, Watch
 from specdec_cli.labels.grounding import Grounding
@@ -128,7 +128,8 @@ def record_tracks(
     language = config.prompt.language if config.closes else None
     stop = StopRules(settings, cloud_ids, pair.writer.text, language, edge_ids)
     drafter = Drafter(pair.next_scores("edge", edge_prompt, settings, edge_ids))
-    verifier = LocalVerifier(pair.next_scores("cloud", cloud_prompt, settings, cloud_ids), AcceptanceConfig())
+    cloud_scores = pair.next_scores("cloud", cloud_prompt, settings, cloud_ids)
+    verifier = LocalVerifier(cloud_scores, AcceptanceConfig(), settings.max_new_tokens)
     gate = Gate("always")
     loop = Loop(drafter, verifier, gate, stop, settings, CloudCalls(settings, Costs(), drafter, gate))
     for _ in loop.run():
@@ -203,7 +204,7 @@ class StoredRecordings(Journal[Trace | Transcript]):
             except TranscriptError:
                 raise
             except Exception as error:
-                watch.failed(file, typed(error))
+                watch.failed(file, as_specdec_error(error))
             watch.advance()
 
     def add(self, line: Trace | Transcript) -> None:

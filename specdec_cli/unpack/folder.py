@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from specdec_cli.errors import ConfigError, SpecdecError, WrongFileError, typed
+from specdec_cli.errors import ConfigError, SpecdecError, WrongFileError, as_specdec_error
 from specdec_cli.export.folder import shortened
 from specdec_cli.inputs.entries import Columns, plain_name
 from specdec_cli.inputs.names import SOUND_ENDINGS
@@ -130,7 +130,7 @@ class Unpacking:
                     raise
                 except Exception as error:  # whatever pyarrow and tarfile raise for damaged files
                     self.failed += 1
-                    watch.failed(shard.label, typed(error))
+                    watch.failed(shard.label, as_specdec_error(error))
                 watch.advance()
 
     def _add(self, rows: _Unpacked, shard: Shard, sample: Sample, sound: bytes, label: str) -> None:

@@ -117,9 +117,9 @@ def test_long_sound_without_a_pause_is_cut_in_linear_time():
     quiet = np.zeros(2 * rate, np.float32)
 
     def per_minute(minutes: int) -> float:
-        begun = time.process_time()
+        begun = time.thread_time()
         found = list(PauseCutter(rate, 3600.0).utterances([quiet, *[minute] * minutes, quiet]))
         assert found
-        return (time.process_time() - begun) / minutes
+        return (time.thread_time() - begun) / minutes
 
-    assert per_minute(40) < 3 * per_minute(5)
+    assert per_minute(40) < 3 * per_minute(5)  # as long, within a tenth; eight times as long if it were quadratic

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from specdec_cli.batch.cluster import CHUNK
 from tests.cli.conftest import Specdec, specdec  # noqa: F401 - the second is a fixture
 from tests.cli.harness import COMMAND, environment
 from tests.mini_pair import write_voice
@@ -25,17 +26,25 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # of Ray's own making, where a test starts a cluster in this process
 ]
 
+CLIPS = 10 + 3 * CHUNK  # two actors have a chunk each, and one is left: the run goes on when the first is written
 QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=6")
 HYBRID = ("--labels", "--set", "decoding.max_new_tokens=12", "--threshold", "0.5", "-l", "zh")
-EAGER = {"RAY_worker_niceness": "0"}
-"""Ray makes its workers give way to everything else; beside other work on the machine they would hardly get on."""
+EAGER = {
+    "RAY_worker_niceness": "0",
+    "RAY_worker_register_timeout_seconds": "600",
+    "RAY_health_check_failure_threshold": "100",
+}
+"""Ray makes its workers give way to everything else; beside other work on the machine they would hardly get on.
+
+It also gives up workers and nodes that are slow.
+"""
 
 
 @pytest.fixture(scope="module")
 def clips(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("clips")
-    for index in range(80):
-        write_voice(folder / f"{index:02d}.wav", index, 0.3)
+    for index in range(CLIPS):
+        write_voice(folder / f"{index:03d}.wav", index, 0.3)
     (folder / "broken.wav").write_bytes(b"RIFF")
     return folder
 
@@ -85,7 +94,7 @@ def test_actors_that_are_killed_and_a_run_that_is_resumed_cost_nothing(
     started = run(clips, output, two_nodes, *HYBRID)
     while started.poll() is None and output.stat().st_size == before:
         time.sleep(0.01)
-    actors = _actors()  # the first chunk is written, and the second is on its way
+    actors = _actors()  # the first chunk is written, and two are on their way
     assert len({actor.ppid() for actor in actors}) == len(actors) == 2
     for actor in sorted(actors, key=lambda actor: actor.cpu_times().user)[-killed:]:
         os.kill(actor.pid, signal.SIGKILL)
@@ -128,7 +137,7 @@ def test_without_an_address_ray_is_started_for_the_length_of_the_run(clips, tmp_
         variables.pop("RAY_ADDRESS", None)
         done = subprocess.run(command, cwd=clips.parent, env=variables, capture_output=True, text=True, timeout=600)
     assert done.returncode == 1, done.stderr
-    assert len(told(tmp_path / "out.jsonl")) == 81
+    assert len(told(tmp_path / "out.jsonl")) == CLIPS + 1
     assert not _actors()
 
 

@@ -65,7 +65,7 @@ class Encoding:
         if self._prompt is not None and audio is self._prompt.audio:
             if self._error is not None:
                 raise self._error
-            assert self.gate.wait(60)
+            assert self.gate.wait(120)
         return self._forward(model, *args, **named)
 
 
@@ -107,10 +107,10 @@ def test_an_abandoned_batch_waits_for_no_cloud(tmp_path, monkeypatch):
         if method != "PUT":
             return await exchange(connection, method, *more)
         called.set()
-        await asyncio.sleep(60)
+        await asyncio.sleep(600)
         raise OSError("no answer")
 
-    with serving(cloud) as served, remote_cloud(served.url, local.pair.edge, timeout_s=60.0) as cloud:
+    with serving(cloud) as served, remote_cloud(served.url, local.pair.edge, timeout_s=600.0) as cloud:
         far = Captioner(local.config, Pair.of(local.pair.edge, cloud), load_s=0.0)
         left = prepared(far, tmp_path, 1)
 
@@ -118,14 +118,14 @@ def test_an_abandoned_batch_waits_for_no_cloud(tmp_path, monkeypatch):
             """Somebody presses Ctrl-C when the first clip is being verified."""
             if left:
                 return left.pop()
-            assert called.wait(30)
+            assert called.wait(120)
             raise KeyboardInterrupt
 
         monkeypatch.setattr(Connection, "exchange", silent)
         started = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             list(LocalBackend(far, batch_size=4).decode(interrupted))
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < 120
 
 
 def test_a_finished_clip_is_not_kept(tmp_path, monkeypatch):

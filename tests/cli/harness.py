@@ -145,6 +145,19 @@ class Fork:
             assert time.monotonic() < deadline, f"{output} did not get {count} lines"
             time.sleep(0.002)
 
+    def minds_signals(self) -> None:
+        """Waits until the command handles signals, or is over."""
+        if not Path("/proc").exists():
+            time.sleep(0.5)
+            return
+
+        def handled() -> bool:
+            status = dict(line.split(":", 1) for line in Path(f"/proc/{self.pid}/status").read_text().splitlines())
+            over, caught = status["State"].strip().startswith("Z"), int(status["SigCgt"], 16)
+            return over or bool(caught >> (signal.SIGTERM - 1) & 1)
+
+        assert until(handled)
+
     def send(self, signal_number: int) -> None:
         """Sends a signal."""
         os.kill(self.pid, signal_number)

@@ -115,6 +115,51 @@ def test_a_row_that_means_another_part_by_now_is_captioned_again(run, row, again
     assert "0 captioned  2 done before" in run(*asked).err
 
 
+@pytest.mark.parametrize("row", ["u1,talk.wav,0.5,4.5", "u1,talk.wav,0.7,2.7", "u1,talk.wav,,", "u1,talk.wav,0.7,1.5"])
+def test_a_row_of_several_pieces_that_means_another_part_by_now_is_captioned_again(run, row):
+    asked, table = ("batch", "--manifest", "m.csv", "--segment", "1"), Path("m.csv")
+    table.write_text(f"id,file,start,end\n{row}\n")
+    assert run(*asked, "-o", "new.jsonl").code == 0
+    table.write_text("id,file,start,end\nu1,talk.wav,0.5,2.5\n")
+    assert run(*asked, "-o", "o.jsonl").code == 0
+    assert "1 done before" in run(*asked, "-o", "o.jsonl").err
+    table.write_text(f"id,file,start,end\n{row}\n")
+    assert "1 captioned" in run(*asked, "-o", "o.jsonl").err
+    assert places(lines()) == places(read_transcripts(Path("new.jsonl")))
+    assert "1 done before" in run(*asked, "-o", "o.jsonl").err
+
+
+def test_a_row_of_nemo_ends_after_its_duration_if_its_file_goes_on(run):
+    durations, asked = {"1": 3.0, "2": 6.62, "3": 9}, ("batch", "--manifest", "m.jsonl", "-o", "o.jsonl")
+    rows = ({"audio_filepath": "talk.wav", "id": id_, "duration": length} for id_, length in durations.items())
+    Path("m.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    outcome = run(*asked)
+    assert {line.id: (line.start_s, line.end_s) for line in lines()} == {
+        "1": (0, 3),
+        "2": (None,) * 2,
+        "3": (None,) * 2,
+    }
+    assert "talk.wav ends at 6.70 s, before its part does (at 9.00 s)" in outcome.err
+    assert "0 captioned  3 done before" in run(*asked).err
+    Path("m.jsonl").write_text(
+        '{"audio_filepath": "talk.wav", "duration": 3.0}\n{"audio_filepath": "no", "duration": 3.0}'
+    )
+    assert run("batch", "--manifest", "m.jsonl", "-o", "2.jsonl").code == 1
+    assert {(line.end_s, line.file) for line in lines("2.jsonl") if line.error is None} == {(3.0, "talk.wav")}
+    assert {(line.end_s, line.file) for line in lines("2.jsonl") if line.error is not None} == {(3.0, "no")}
+
+
+def test_a_piece_of_a_row_that_failed_is_tried_again_alone(run):
+    Path("m.csv").write_text("id,file,start,end\nu1,talk.wav,0.5,2.5\n")
+    asked, path = ("batch", "-o", "o.jsonl", "--segment", "1"), Path("o.jsonl")
+    assert run(*asked, "--manifest", "m.csv").code == 0
+    before, values = lines(), [json.loads(line) for line in path.read_text().splitlines()]
+    values[1] |= {"caption": None, "finish_reason": None, "error": {"type": "DecodingError", "message": "no."}}
+    path.write_text("".join(json.dumps(value) + "\n" for value in values))
+    assert run(*asked, "--retry-failed").code == 0
+    assert (places(lines()), captions(lines())) == (places(before), captions(before))
+
+
 def test_a_recording_that_cannot_be_read_any_more_keeps_its_captions(run):
     asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
     assert run(*asked).code == 0
@@ -156,6 +201,23 @@ def test_speakers_and_texts_of_a_cuts_file_are_kept(run):
     assert lines()[0].settings["segment"].startswith("cuts.csv ")
     Path("cuts.csv").write_text("start,end\n0.7,1.5\n")
     assert "segment was 'cuts.csv" in run("batch", "talk.wav", "--segment", "cuts.csv", "-o", "o.jsonl").err
+
+
+def test_a_recording_whose_file_in_a_folder_of_cuts_changed_is_captioned_again(run):
+    soundfile.write("other.wav", talk(2), RATE)
+    asked, folder = ("batch", "talk.wav", "other.wav", "--segment", "cuts", "-o", "o.jsonl"), Path("cuts")
+    folder.mkdir()
+    (folder / "talk.csv").write_text("start,end,speaker\n0.7,1.5,Ann\n")
+    (folder / "other.csv").write_text("start,end\n0.7,1.5\n2.2,3.0\n")
+    assert run(*asked).code == 0
+    (folder / "another.csv").write_text("start,end\n0.7,1.5\n")  # of a recording of a later run
+    assert "0 captioned  2 done before" in run(*asked).err
+    for cuts in ("0.7,1.5,Ann\n2.2,3.0,Bo\n", "2.2,3.0,Ann\n3.7,4.5,Bo\n", "0.7,1.6,Ann\n", "0.7,1.6,Bo\n"):
+        (folder / "talk.csv").write_text(f"start,end,speaker\n{cuts}")
+        assert "1 captioned" in run(*asked).err
+        found = [line for line in lines() if line.file == "talk.wav"]
+        assert [f"{line.start_s},{line.end_s},{line.speaker}" for line in found] == cuts.split()
+        assert "0 captioned  2 done before" in run(*asked).err
 
 
 # --- stdin, addresses and manifests ---

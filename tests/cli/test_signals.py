@@ -69,8 +69,10 @@ def test_a_signal_at_any_moment_ends_the_command(folder, tmp_path, monkeypatch, 
     numbers, code = SIGNALS[signalled]
     for moment in range(moments):
         output = tmp_path / f"{moment}.jsonl"
+        length = length_s(command)
         fork = Fork([*COMMANDS[command], str(output), str(folder)])
-        time.sleep(0.2 + rng.uniform(0, length_s(command)))
+        fork.minds_signals()
+        time.sleep(rng.uniform(0, length))
         for number in numbers:
             fork.send(number)
             time.sleep(rng.uniform(0, 0.05))
@@ -102,7 +104,7 @@ def hang() -> None:
 @pytest.mark.parametrize("signalled", few(SIGNALS))
 def test_what_does_not_end_is_ended_and_says_where_it_was(monkeypatch, signalled):
     numbers, code = SIGNALS[signalled]
-    monkeypatch.setattr(ending, "_GRACE_S", 0.5)
+    monkeypatch.setattr(ending, "_GRACE_S", 2.0)
     fork = Fork([], command=hang)
     fork.says("here")
     for count, number in enumerate(numbers, 1):
@@ -110,5 +112,5 @@ def test_what_does_not_end_is_ended_and_says_where_it_was(monkeypatch, signalled
         assert until(lambda so_often=count: fork._readers[2].so_far.count(b"caught") >= so_often)
     outcome = fork.wait()
     assert outcome.code == code
-    assert "did not end within 0.5 s" in outcome.err
+    assert "did not end within 2 s" in outcome.err
     assert "in hang" in outcome.err

@@ -17,7 +17,7 @@ from specdec_cli.serve.server import Place, bind, server
 from specdec_cli.serve.verification import Service
 from tests.laws.cases import Case
 
-WAIT_S = 30
+WAIT_S = 120
 
 
 class Running:

@@ -18,6 +18,7 @@ import pytest
 from specdec_cli.cloud.connection import Connection, Traffic
 from specdec_cli.config import CloudConfig
 from tests.cloud.stand_in import behaving
+from tests.waiting import until
 
 ENDS, CALLS = 12, 6  # of each kind: connections that are ended, and calls under way at that
 
@@ -63,6 +64,7 @@ def calling(url: str) -> tuple[Connection, list[Future[tuple[int, bytes]]]]:
 @contextmanager
 def ending(behaviour: Callable[[socket.socket], None]) -> Iterator[str]:
     """A server, and no warning of what is unclosed when the block ends."""
+    gc.collect()  # what other tests left is not this one's
     with warnings.catch_warnings(record=True) as caught, behaving(behaviour) as url:
         warnings.simplefilter("always")
         yield url
@@ -105,6 +107,7 @@ def test_the_end_leaves_no_transport_open(server, opened):
 def test_calls_that_do_not_end_are_ended(scheme, opened):
     with ending(silent) as url:
         connection, calls = calling(url.replace("http:", scheme))
+        assert until(lambda: len(opened) == CALLS)
         connection.close()
         assert all(call.cancelled() for call in calls)
     assert len(opened) == CALLS

@@ -154,8 +154,12 @@ def test_a_server_that_says_it_is_ready_takes_connections(monkeypatch):
     monkeypatch.setattr(server, "log_json", lambda **_: None)
     monkeypatch.setattr(Captioner, "load", lambda config: Captioner(config, mini_pair()))
     resolved = load_config("mini", environ={})
-    with pytest.raises(KeyboardInterrupt):
-        server.serve_configured(resolved, place, None, ServeLimits(), room=1, debug=False)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            server.serve_configured(resolved, place, None, ServeLimits(), room=1, debug=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert reached == ["ready"]
 
 

@@ -31,7 +31,7 @@ from tests.tiers import few, named
 from tests.waiting import until
 
 TIMEOUT_S = 0.3
-SLACK_S = 10.0  # what a busy machine may take beside; without deadlines these calls take a minute
+SLACK_S = 60.0  # what a busy machine may take beside; without deadlines these calls take ten minutes
 
 Pass = Callable[[], tuple[int, bytes]]
 """Passes a request on to the server."""
@@ -128,7 +128,7 @@ def faulty(served: Served, fault: Fault) -> Iterator[str]:
 
     def respond(method: str, path: str, body: bytes, _headers: dict[str, str]) -> Answer:
         def go_on() -> tuple[int, bytes]:
-            with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)) as connection:
+            with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)) as connection:
                 connection.request(method, path, body)
                 reply = connection.getresponse()
                 return reply.status, reply.read()
@@ -173,7 +173,7 @@ def test_a_caption_is_right_or_says_that_it_is_degraded(case, served, fault):
 def dripping(head: bytes, piece: bytes, connection: socket.socket) -> None:
     connection.recv(1 << 16)
     connection.sendall(head)
-    for _ in range(600):
+    for _ in range(12_000):
         connection.sendall(piece)
         time.sleep(0.05)
 
@@ -190,8 +190,8 @@ class Anything(RemoteModel):
 
 
 BEHAVIOURS = {
-    "http: silent": lambda _: time.sleep(30),
-    "https: silent": lambda _: time.sleep(30),
+    "http: silent": lambda _: time.sleep(600),
+    "https: silent": lambda _: time.sleep(600),
     "http: a head that drips": partial(dripping, b"HTTP/1.1 200 OK\r\nX-Long: ", b"x"),
     "http: a body that drips": partial(dripping, b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n", b"x"),
 }
@@ -211,26 +211,28 @@ def test_a_call_ends_when_its_time_is_up(case, behaviour):
 @pytest.mark.ci
 def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case):
     with answering(lambda *_: (200, b"here")) as url:
-        config = CloudConfig(url=url, timeout_s=3.0)
+        config = CloudConfig(url=url, timeout_s=60.0)
         with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
-            reading, one, other = threading.Event(), Call(link), Call(link)
+            reading, answered, failed = threading.Event(), threading.Event(), threading.Event()
+            one, other = Call(link), Call(link)
 
             def slow(_: bytes) -> None:
                 reading.set()
-                time.sleep(3.5)
+                assert answered.wait(60)
+                while time.monotonic() < one._deadline:
+                    time.sleep(0.01)
 
             def ask() -> None:
-                with pytest.raises(CloudError, match=r"did not answer within 3 s"), one.within_deadline():
+                with pytest.raises(CloudError, match="did not answer within 2 s"), one.within_deadline(2.0):
                     one.fetch("GET", "/", slow)
                 failed.set()
 
-            failed = threading.Event()
             asking = threading.Thread(target=ask)
             asking.start()
-            assert reading.wait(10)
+            assert reading.wait(60)
             with other.within_deadline():
                 assert other.fetch("GET", "/", bytes) == b"here"
-            assert not failed.is_set()
+            answered.set()
             asking.join()
             assert failed.is_set()
 
@@ -264,25 +266,32 @@ def test_calls_may_begin_while_all_are_ended(case):
 
 def test_closing_ends_a_call_under_way(case, served):
     """From another thread, as an abandoned stream does; nothing is believed broken for it."""
-    hung = Fault("hung", partial(_late, 20.0), always=True)
-    with faulty(served, hung) as url, remote_cloud(url, case.edge) as link:
+    over = threading.Event()
+
+    def hang(_: Pass) -> tuple[int, bytes]:
+        over.wait(600)
+        raise ConnectionError
+
+    hung = Fault("hung", hang, always=True)
+    with faulty(served, hung) as url, remote_cloud(url, case.edge, timeout_s=600.0) as link:
         verifier = link.verifier(RemoteClip(case.cloud_prompt, case.config, case.pair.vocab_size, (1,)))
         threading.Timer(0.3, verifier.close).start()
         started = time.monotonic()
         for _ in range(2):
             with pytest.raises(CloudError, match="the clip is closed"):
                 verifier.verify((), Draft((5, 6)))
-        assert time.monotonic() - started < 15.0
+        assert time.monotonic() - started < SLACK_S
         assert link.failure is None
+        over.set()
 
 
 @pytest.mark.ci
 def test_the_end_of_a_link_ends_its_calls_as_that_of_a_clip_does(case):
     reached = threading.Event()
-    with behaving(lambda _: time.sleep(30) if reached.set() is None else None) as url:
-        link = Anything(CloudConfig(url=url, timeout_s=20.0), case.edge.processor, "features", own=False)
+    with behaving(lambda _: time.sleep(600) if reached.set() is None else None) as url:
+        link = Anything(CloudConfig(url=url, timeout_s=600.0), case.edge.processor, "features", own=False)
         call = Call(link)
-        threading.Thread(target=lambda: reached.wait(10) and link.close(), daemon=True).start()
+        threading.Thread(target=lambda: reached.wait(60) and link.close(), daemon=True).start()
         with pytest.raises(CloudError, match="the clip is closed"), call.within_deadline():
             call.fetch("GET", "/", bytes)
 
@@ -306,12 +315,13 @@ def test_a_server_that_failed_is_left_alone_for_a_while(case, served):
         return _late(10.0, go_on)
 
     hung = Fault("hung", hang, always=True)
-    with faulty(served, hung) as url, remote_cloud(url, case.edge, timeout_s=2.0, retry_s=60.0) as link:
+    with faulty(served, hung) as url, remote_cloud(url, case.edge, retry_s=600.0) as link:
+        patient, link.config = link.config, link.config.model_copy(update={"timeout_s": 2.0})
         for _ in range(3):
             assert collect(far_loop(case, link).run())[1].degraded is not None
         assert link.failure is not None
         assert len(asked) == 1
-        link.connection.url, link.failed_at = served.url, -60.0
+        link.config, link.connection.url, link.failed_at = patient, served.url, -600.0
         assert_wire(case, collect(far_loop(case, link).run()))
         assert link.failure is None
 

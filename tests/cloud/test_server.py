@@ -54,7 +54,7 @@ def call(
 ) -> tuple[int, bytes]:
     """Status and body of the answer to a request with any body."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)) as connection:
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
         return answer.status, answer.read()
@@ -327,7 +327,7 @@ def test_the_budget_counts_what_a_clip_holds(case):
                 good["block"] = {"text": [], "draft": [3] * 30, "run_on": 20}
                 assert call(served, "PUT", session, framed(good, features))[0] == 200
                 (held,) = served.service.clips._held.values()
-                scores = held.verifier.scores._logits
+                scores = held.verifier.scores._rows
                 assert len(scores) <= guess_tokens
                 assert scores.untyped_storage().nbytes() == scores.nbytes
                 prompt = held.verifier.session.prompt
@@ -386,7 +386,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Semapho
 
     def waiting(session: Session, *arguments: Any) -> torch.Tensor:
         started.release()
-        go_on.wait(30)
+        go_on.wait(120)
         return forward(session, *arguments)
 
     with monkeypatch.context() as patched:
@@ -407,7 +407,7 @@ def test_nothing_more_is_done_for_a_client_that_has_left(case, monkeypatch):
         )
         head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         with connections(served, 1, head + body):
-            assert started.acquire(timeout=20)
+            assert started.acquire(timeout=120)
         asked = served.service.metrics.requests.labels("PUT /v1/sessions/{id_}", "499")
         assert until(lambda: asked._value.get() == 1.0)
         assert served.offer.bodies.held == len(body)
@@ -422,7 +422,7 @@ def test_a_request_that_waits_for_too_long_holds_its_body_until_it_ends(case, mo
         body = framed(*a_clip(served, case))
         status, answer = call(served, "PUT", new_session(), body)
         assert (status, detail(answer)) == (503, "the model did not answer within 2 s")
-        assert started.acquire(timeout=20)
+        assert started.acquire(timeout=120)
         assert served.offer.bodies.held == len(body)
         go_on.set()
         assert until(lambda: served.offer.bodies.held == 0)
@@ -474,20 +474,20 @@ def test_connections_that_say_nothing_make_room(case, first):
 
 @pytest.mark.ci
 def test_a_head_that_drips_is_cut_off_on_a_used_connection_too(case):
-    with serving(case.cloud, head_s=1.5) as served, connections(served, 1) as (connection,):
+    with serving(case.cloud, head_s=0.5) as served, connections(served, 1) as (connection,):
         for _ in range(2):  # a connection that is used stays
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             answer = b""
             while not answer.endswith(b'"ok"}'):
                 answer += (received := connection.recv(4096))
                 assert received, "the connection was closed"
-            time.sleep(1.7)
+            time.sleep(0.7)
         started = time.monotonic()
         with suppress(OSError):
             for sign in b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 1000:
                 connection.sendall(bytes([sign]))
                 time.sleep(0.05)
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 40  # all of it would take 50 s
 
 
 @contextmanager
@@ -503,10 +503,10 @@ def connections(served: Served, count: int, first: bytes = b"") -> Iterator[list
 
 def test_bodies_in_flight_are_a_budget(case):
     size = 100_000
-    with serving(case.cloud, bodies_bytes=3 * size, body_bytes=2 * size, body_s=20.0) as served:
+    with serving(case.cloud, bodies_bytes=3 * size, body_bytes=2 * size, body_s=120.0) as served:
         head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n\r\n".encode()
         with connections(served, 4, head + b"\0" * (size - 1)) as opened:  # a byte is missing of each
-            assert select.select(opened, [], [], 20.0)[0]
+            assert select.select(opened, [], [], 120.0)[0]
             time.sleep(0.2)  # would another one be refused, too?
             answers = [connection.recv(4096) for connection in select.select(opened, [], [], 0)[0]]
             assert [b" 503 " in answer for answer in answers] == [True]
@@ -543,7 +543,7 @@ def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch):
 
     def held_up(session: Session, *arguments: Any) -> torch.Tensor:
         reached.set()
-        go_on.wait(20)
+        go_on.wait(120)
         return logits(session, *arguments)
 
     found = []

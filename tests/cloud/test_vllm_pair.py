@@ -62,7 +62,7 @@ class Servers:
 
     def edge_config(self, **given: Any) -> EdgeConfig:
         named = {"url": self.urls["edge"], "model": "tiny", "processor": str(self.folders["edge"])}
-        return EdgeConfig(engine="vllm", allow_audio_upload=True, **{"timeout_s": 60.0, **named, **given})
+        return EdgeConfig(engine="vllm", allow_audio_upload=True, **{"timeout_s": 300.0, **named, **given})
 
     def pair(self) -> Pair:
         """Connected to both."""
@@ -75,7 +75,7 @@ class Servers:
         found: dict[str, Any] = {"decoding": {"max_new_tokens": 8, "loop_period": 0}, "gate": {"name": "margin"}}
         for side, url in self.urls.items():
             named = {"url": url, "model": "tiny", "processor": str(self.folders[side]), "engine": "vllm"}
-            found[side] = {**named, "allow_audio_upload": True, "timeout_s": 60.0}
+            found[side] = {**named, "allow_audio_upload": True, "timeout_s": 300.0}
         found["edge"] |= given
         path = folder / "pair.yaml"
         path.write_text(json.dumps(found))
@@ -243,7 +243,7 @@ def batch(servers: Servers, folder: Path, *arguments: str, program: Sequence[str
     command = [sys.executable, *program, "batch", str(folder / "in"), "-o", str(folder / "out.jsonl")]
     command += ["-c", str(servers.config(folder)), *arguments]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stderr
 
@@ -316,7 +316,9 @@ def test_an_edge_that_fails(servers, tmp_path, edge_failed):
     if not servers.doubles:
         pytest.skip("this is about the client")
     flags = {"decoding.edge_failed": edge_failed}
-    captioner = Captioner.load(servers.config(tmp_path, timeout_s=3.0), flags)
+    captioner = Captioner.load(servers.config(tmp_path), flags)
+    link = captioner.pair.edge
+    link.config = link.config.model_copy(update={"timeout_s": 3.0})
     servers.doubles["edge"].down = True
     try:
         made = captioner.run_samples(clip(1), 16_000)

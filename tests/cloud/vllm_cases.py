@@ -53,7 +53,7 @@ def prompt(processor: Processor, number: int, instruction: str) -> Prompt:
 
 def configured(url: str, **settings: Any) -> CloudConfig:
     """The configuration of a vLLM cloud at `url`."""
-    given: dict[str, Any] = {"timeout_s": 60.0, **settings}
+    given: dict[str, Any] = {"timeout_s": 300.0, **settings}
     return CloudConfig(engine="vllm", url=url, model="tiny", allow_audio_upload=True, **given)
 
 

@@ -32,9 +32,10 @@ def busy() -> Progress:
 
 def test_the_pace_is_that_of_this_run():
     progress = busy()
-    assert progress.elapsed_s == pytest.approx(50, abs=1)
+    progress.started -= 4950  # beside which nothing counts that this test takes
+    assert progress.elapsed_s == pytest.approx(5000, rel=0.02)
     assert progress.escalation_rate == 0.12
-    assert progress.left_s == pytest.approx(4900 * 50 / 93, rel=0.02)  # what was done before took no time
+    assert progress.left_s == pytest.approx(4900 * 5000 / 93, rel=0.02)  # what was done before took no time
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

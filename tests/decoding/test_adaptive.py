@@ -5,9 +5,10 @@ import math
 import pytest
 
 from specdec_cli.decoding.block import Block, Draft, Verdict
+from specdec_cli.decoding.costs import COST, Costs, GuessCosts
 from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.length import COST, MOST_DEFERRED, PER_TOKEN, SOLO_BLOCK, BlockLength, Costs, GuessCosts
+from specdec_cli.decoding.length import MOST_DEFERRED, PER_TOKEN, SOLO_BLOCK, BlockLength
 from specdec_cli.transcript.recorder import totals
 from specdec_cli.transcript.round import Round
 from tests.laws.cases import collect, make_case
@@ -27,7 +28,7 @@ def _block(*probabilities: float) -> Draft:
 
 
 def _verified(length: BlockLength, block: Draft, accepted: int) -> None:
-    length.learn(block, Verdict(accepted, 7))
+    length.add_verdict(block, Verdict(accepted, 7))
 
 
 def test_a_hopeless_edge_is_tried_again_only_now_and_then():
@@ -75,15 +76,15 @@ def test_the_cloud_writes_alone_where_guesses_make_it_faster_and_is_tried_now_an
 
 
 def test_the_first_draft_of_a_clip_pays_for_its_prefill():
-    def size(length: float, reading_ms: float) -> int:
+    def size(length: float, prefill_ms: float) -> int:
         costs = Costs()
-        for what, ms in (("token", 2.0), ("verification", 10.0), ("reading", reading_ms)):
+        for what, ms in (("token", 2.0), ("verification", 10.0), ("prefill", prefill_ms)):
             costs.record(what, ms)
         costs.length.add(length)
         costs.alone.add(100, 100)
         block = BlockLength(settings(mode="lossless", k="auto").decoding, costs)
         first = block.most()
-        block.learn(_block(0.9, 0.9), Verdict(2, 7))  # the clip is read
+        block.add_verdict(_block(0.9, 0.9), Verdict(2, 7))  # the clip is read
         assert block.most() > 0
         return first
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from specdec_cli.config.decoding_schema import ScoringConfig
+from specdec_cli.decoding.costs import GuessCosts
 from specdec_cli.decoding.guesses import FLOOR, ORDER, SLOTS, Guesses, GuessTable, key_of
-from specdec_cli.decoding.length import GuessCosts
 from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.selftest import _prompt
@@ -122,7 +122,7 @@ def scores() -> NextScores:
 
 
 def test_guesses_do_not_stand_because_their_scores_are_not_finite(scores, counted):
-    scores._logits = torch.full_like(scores._logits, torch.nan)
+    scores._rows = torch.full_like(scores._rows, torch.nan)
     with pytest.raises(DecodingError, match="not finite"):
         scores.choice(LEARNT[:1])
     scores.after(LEARNT[:2])
@@ -133,6 +133,6 @@ def test_guesses_do_not_stand_because_the_device_went_on_without_them(scores, co
     other = 99  # the model's own choice, which the host reads later
     with torch.inference_mode():
         scores.step([LEARNT[0], UNREAD], torch.tensor([other]))
-    scores.name([other])
+    scores.fill_in([other])
     scores.after((LEARNT[0], other, LEARNT[0]))
     assert counted == [1]  # the first of four

@@ -80,7 +80,7 @@ def test_nemo(tmp_path, name):
         {"audio_filepath": "/b.wav", "offset": 4, "duration": 1, "id": "mine"},
     ]
     assert read(tmp_path / name, jsonl(*rows)) == [
-        InputFile(str(tmp_path / "a.wav"), speaker="Ann", text="你好"),
+        InputFile(str(tmp_path / "a.wav"), end_s=2.0, speaker="Ann", text="你好"),
         InputFile("/b.wav", id="b-0001500-0003500", start_s=1.5, end_s=3.5, text="x"),
         InputFile("/b.wav", id="mine", start_s=4.0, end_s=5.0),
     ]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.decoding.length import GuessCosts
+from specdec_cli.decoding.costs import GuessCosts
 from tests.laws.cases import Case
 from tests.laws.checks import Check
 from tests.laws.tolerance import most_parting

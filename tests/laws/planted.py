@@ -45,12 +45,12 @@ def misplaced_guess(by: int) -> Iterator[None]:
 
     def wrong_choice(scores: NextScores, text: Sequence[int]) -> int:
         found, at = choice(scores, text), len(text) - scores._start + by
-        return scores._choices[at] if 0 < at < len(scores._logits) else found
+        return scores._choices[at] if 0 < at < len(scores._rows) else found
 
     def wrong(scores: NextScores, text: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
         found = after(scores, text, positions, guesses=guesses)
         at = len(text) - scores._start + by
-        return scores._logits[at : at + 1] if positions == 1 and 0 < at < len(scores._logits) else found
+        return scores._rows[at : at + 1] if positions == 1 and 0 < at < len(scores._rows) else found
 
     with patch.object(NextScores, "after", wrong), patch.object(NextScores, "choice", wrong_choice):
         yield

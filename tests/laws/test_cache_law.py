@@ -143,14 +143,14 @@ def test_a_clip_that_ends_while_the_cloud_reads_it_counts_that_work():
     def slow(*args: Any, **kwargs: Any) -> Any:
         scored = forward(*args, **kwargs)
         reading.set()
-        assert ended.wait(30)
+        assert ended.wait(120)
         return scored
 
     case.cloud.forward = slow
     try:
         for event in loop.run():
             if isinstance(event, Block):
-                assert reading.wait(30)
+                assert reading.wait(120)
                 for session in sessions_of(loop):
                     _assert_clean(session, loop.text)
                 if loop.stop.first_stop(loop.text, 0):

@@ -219,6 +219,7 @@ def test_search_sort_and_steps(browser, page, tmp_path):
     tab.locator("#list li a").first.click()
     tab.locator("#view-clip a[rel=next]").click()
     assert tab.evaluate("location.hash") == f"#clip-{order[1]}"
+    tab.wait_for_selector(f"#view-clip h1:has-text('voice {order[1] - 1}.wav')")  # or the key is another clip's
     tab.keyboard.press("ArrowRight")
     tab.wait_for_url(f"{page.as_uri()}#clip-{order[2]}")
     tab.wait_for_selector("#view-clip a[rel=next]", state="detached")  # the last clip: drawn after the URL has changed

@@ -194,14 +194,14 @@ def test_a_recording_from_the_microphone(browser, served):
     made.tab.keyboard.press("Enter")
     made.tab.wait_for_selector("#stop:focus")
     assert made.tab.locator("#progress").inner_text() == "正在录音 …"
-    made.tab.wait_for_timeout(1500)
+    made.tab.wait_for_timeout(4000)  # on a busy machine less than that is recorded
     made.tab.keyboard.press("Enter")
     assert made.captioned()
     (body,) = made.bodies
     assert body["specdec"] == {"language": "zh"}
     samples, rate = soundfile.read(io.BytesIO(base64.b64decode(sent_sound(body))))
     assert (rate, samples.ndim) == (RATE, 1)
-    assert 1.0 < len(samples) / rate < 30
+    assert 1.0 < len(samples) / rate < 120
     assert np.abs(samples).max() > 0.01  # the fake microphone beeps
     made.close(served.url)
 
@@ -228,6 +228,8 @@ def test_what_is_dropped_is_sent_and_a_refusal_is_told(browser, served):
     assert base64.b64decode(sent_sound(made.bodies[0])) == b"no sound"
     assert made.tab.locator(DONE).count() == 0
     assert made.tab.locator("#said").get_attribute("aria-busy") == "false"  # or a screen reader waits for more
+    while not made.complaints:
+        made.tab.wait_for_timeout(50)
     assert made.complaints.pop().startswith("Failed to load resource: the server responded with a status of 400")
     made.close(served.url)
 

@@ -2,7 +2,6 @@
 
 import base64
 import io
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import offered
 from tests.cloud.serving import Running
 from tests.mini_pair import RATE, mini_pair, voice
+from tests.waiting import until
 
 TOKEN = "a-token-of-these-tests"
 
@@ -43,14 +43,9 @@ class Api:
         self.clients.append(client)
         return client
 
-    def becomes_idle(self, seconds: float = 120.0) -> bool:
+    def becomes_idle(self) -> bool:
         """Whether soon nothing of any request is left."""
-        captions, ends = self.offer.captions, time.monotonic() + seconds
-        while captions.under_way or self.offer.bodies.held:
-            if time.monotonic() > ends:
-                return False
-            time.sleep(0.01)
-        return True
+        return until(lambda: not self.offer.captions.under_way and not self.offer.bodies.held)
 
 
 @contextmanager
