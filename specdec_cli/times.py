@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Final
 
 MOST_S: Final = 1e8
@@ -17,8 +18,10 @@ _COMMA: Final = re.compile(r"\d{1,9},\d{1,9}")  # as spreadsheets write 0.7 in m
 def parse(value: object) -> float | None:
     """A time in seconds; None if `value` is no time from 0 to `MOST_S`.
 
-    `value` is a number, or a text: seconds, also with a decimal comma, or HH:MM:SS.
+    `value` is a number, or a text: seconds, also with a decimal comma, or HH:MM:SS, of full-width characters, too.
     """
+    if isinstance(value, str):
+        value = unicodedata.normalize("NFKC", value)
     if isinstance(value, str) and (found := _CLOCK.fullmatch(value.strip())):
         value = 3600 * int(found[1] or 0) + 60 * int(found[2]) + float(found[3].replace(",", "."))
     if isinstance(value, str) and _COMMA.fullmatch(value.strip()):

@@ -70,7 +70,7 @@ Texts = Annotated[tuple[PlainText, ...], Field(strict=False)]
 ModelName = Annotated[PlainText, AfterValidator(_model_name)]
 Instruction = Annotated[_Text, AfterValidator(_instruction)]
 OwnInstruction = Annotated[_Text, AfterValidator(lambda text: text and _instruction(text))]
-SegmentAt = Annotated[float, Field(ge=0.1)] | PlainText
+SegmentAt = Annotated[float, Field(ge=0.2)] | PlainText  # equal pieces last half of it or more, and 0.1 s is the least
 Number = Annotated[int, Field(ge=1, le=65_535)]
 Tokens = Annotated[int, Field(ge=1, le=64)]
 Flight = Annotated[int, Field(ge=1, le=1024)]

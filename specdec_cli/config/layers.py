@@ -19,6 +19,7 @@ from specdec_cli.config.settings import SETTINGS, takes_text, unknown
 from specdec_cli.config.yaml_file import read_value, read_yaml
 from specdec_cli.errors import ConfigError, raise_if_any
 from specdec_cli.text import show, show_name
+from specdec_cli.times import parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,8 @@ def _absolute(name: str, value: object, base: Path) -> object:
         return value  # refused later where it should be a path
     if name.endswith(".model"):
         return absolute_model(value, base)
+    if name == "audio.segment" and (length_s := parse(value)) is not None:  # written as in a table: 0,5 or ３０
+        return length_s
     return absolute_path(value, base) if name in _FILES and value != AT_PAUSES else value
 
 

@@ -55,7 +55,13 @@ _WITH_UNIT: Final = re.compile(r"(.*\d)\s*(ms|msec|s|sec|secs|seconds|秒|毫秒
 _OF_PANDAS: Final = re.compile(r"(\d{1,4}) days?(?: (\d\d:\d\d:\d\d(?:\.\d{1,9})?))?")  # audformat has such times
 _WHOLE: Final = re.compile(r"\d+")
 _WHOLE_TIME: Final = re.compile(r"(\d{1,15})(?:\.0+)?")  # also as pandas writes a column with gaps
-_UNREAD: Final = re.compile(r"(?:start|begin|onset)(?:in|time)?(?:samples?|frames?|index)")
+_UNREAD: Final = re.compile(
+    r"(?:seg|segment|clip|utt|utterance|timestamp|time|speech|audio|wav|cut|turn|t)?(?:start|begin|onset)(?:in|time)?"
+    r"(?:samples?|frames?|index|offset|pos|position|min|minutes?|sec|secs|seconds|s|ms)?|t0|stime"
+)
+"""Names of columns that may be starts and are not read."""
+_THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+")  # as spreadsheets show long numbers
+_RATES: Final = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # of recordings, Hz
 _LONG: Final = 400.0
 """Median length from which whole numbers without a unit are milliseconds: no model takes so many seconds."""
 _NONE: Final = frozenset({"", "na", "n/a", "nan", "nat", "none", "null", "<na>", "-"})
@@ -131,6 +137,11 @@ class Columns:
             column = show_name(self._by_name[unread])
             skips.note(
                 f"{self.table.path}: column {column} is not read, so rows are about whole recordings: give seconds"
+                " in a column start"
+            )
+        elif self.start and not (self.end or self.length):
+            skips.note(
+                f"{self.table.path}: no column is known to hold ends, so every part lasts to that of its recording"
             )
         scale = self._scale(skips)
         named = self.file, self.id, self.speaker, self.text, self.language, self.prompt, self.channel
@@ -184,8 +195,19 @@ class Columns:
                 lengths.append(int(last[1]) - (int(first[1]) if self.end else 0))
         if not lengths or median(lengths) < _LONG:
             return 1.0
+        if self.end and self.length and (rate := self._rate(median(lengths))) is not None:
+            skips.note(f"{self.table.path}: its times are read as samples, {rate:,} a second, by its durations")
+            return 1 / rate
         skips.note(f"{self.table.path}: its times are long whole numbers, so they are read as milliseconds")
         return 0.001
+
+    def _rate(self, samples: float) -> int | None:
+        """The rate, Hz, at which this many samples last as long as the rows of the table; None if they never do."""
+        cells = (row.cell(self.length.column) for row in self.table.rows if self.length)
+        durations = [moment(cell[0], self.length.scale) for cell in cells if cell and self.length]
+        known = [length for length in durations if isinstance(length, float) and length > 0]
+        found = samples / median(known) if known else 0.0
+        return next((rate for rate in _RATES if abs(found / rate - 1) < 0.02), None)
 
     @cached_property
     def _from_zero(self) -> bool:
@@ -230,15 +252,17 @@ def moment(value: object, scale: float = 1.0) -> float | str | None:
     if value is None:
         return None
     text = str(value).strip()
-    if ":" in text and (clock := parse(text.removeprefix("-"))) is not None:
-        return -clock if text.startswith("-") else clock
     try:
         if abs(number := float(text)) <= MOST_S:
             return number * scale
     except ValueError:
-        pass
+        text = unicodedata.normalize("NFKC", text)
+    if ":" in text and (clock := parse(text.removeprefix("-"))) is not None:
+        return -clock if text.startswith("-") else clock
     if text.casefold() in _NONE:
         return None
+    if scale == 0.001 and _THOUSANDS.fullmatch(text):
+        return float(text.replace(",", "")) * scale
     if days := _OF_PANDAS.fullmatch(text):
         return 86_400.0 * int(days[1]) + (parse(days[2] or "0") or 0.0)
     if unit := _WITH_UNIT.fullmatch(text):

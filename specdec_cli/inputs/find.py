@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fnmatch
 import glob
 import os
@@ -125,7 +126,7 @@ def with_list(paths: Sequence[str], *, may_be_sound: bool = False) -> list[str]:
     if STDIN in given:
         head = sys.stdin.buffer.read(4096)
         if _NO_TEXT.search(head) is None:
-            at, text = given.index(STDIN), head + sys.stdin.buffer.read()
+            at, text = given.index(STDIN), (head + sys.stdin.buffer.read()).removeprefix(codecs.BOM_UTF8)
             names = text.split(b"\0") if b"\0" in text else text.splitlines()
             given[at : at + 1] = [os.fsdecode(name) for name in names if name.strip()]
         elif may_be_sound and POSIX:

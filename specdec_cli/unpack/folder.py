@@ -123,6 +123,8 @@ class Unpacking:
                             problem = sample.problem or "it has no recording"
                             self.skips.leave_out(f"{shard.label}, row {sample.number}", problem)
                             continue
+                        for change in sample.changes:
+                            self.skips.change(f"{shard.label}, row {sample.number}", change)
                         passed += 1
                         if sample.number > rows.done.get(shard.label, 0):
                             self._add(rows, shard, sample, sample.sound, label)

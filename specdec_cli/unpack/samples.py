@@ -35,6 +35,7 @@ class Sample:
     name: str = ""  # of the recording within the data set, as its maker wrote it
     cells: dict[str, object] = field(default_factory=dict)
     problem: str | None = None
+    changes: list[str] = field(default_factory=list)  # what of its cells is not as in the data set
 
 
 def samples(shard: Shard, root: Path, column: str | None, note: Callable[[str], None]) -> Iterator[Sample]:
@@ -83,7 +84,10 @@ def _of_columns(shard: Shard, root: Path, column: str | None, note: Callable[[st
                 (row,) = one.to_pylist()
                 sample.sound, sample.name, sample.problem = _recording(row.pop(sound), root, shard)
                 kept = {name: value for name, value in row.items() if name not in raw}
-                sample.cells = {name: _cell(_named(features.get(name), value)) for name, value in kept.items()}
+                for name, value in kept.items():
+                    unnamed = set[int]()
+                    sample.cells[name] = _cell(_named(features.get(name), value, unnamed))
+                    sample.changes += [f"column {name}: its features name no class {each}" for each in sorted(unnamed)]
             except UnicodeDecodeError:
                 sample = Sample(number, problem="a text in it is not UTF-8")
             yield sample
@@ -197,14 +201,21 @@ def _tell(sample: Sample, ending: str, data: bytes) -> None:
         sample.problem = f"its .{ending} is no {'JSON object' if is_json else 'UTF-8 text'}"
 
 
-def _named(feature: Any, value: Any) -> Any:
-    """A class, or a list of them, by name in place of number, as the features of `datasets` declare; else the value."""
+def _named(feature: Any, value: Any, unnamed: set[int]) -> Any:
+    """A class, or a list of them, by name in place of number, as the features of `datasets` declare; else the value.
+
+    A number without a name becomes None and is added to `unnamed`, except -1, with which `datasets` means no class.
+    """
     if isinstance(value, list):
         inner = feature.get("feature") if isinstance(feature, dict) else next(iter(feature or ()), None)
-        return [_named(inner, each) for each in value]
+        return [_named(inner, each, unnamed) for each in value]
     if _type_of(feature) == "ClassLabel" and isinstance(value, int):
         names = feature.get("names") or []
-        return names[value] if 0 <= value < len(names) else None
+        if 0 <= value < len(names):
+            return names[value]
+        if value != -1:
+            unnamed.add(value)
+        return None
     return value
 
 

@@ -244,7 +244,7 @@ def test_a_recording_on_stdin(run, stdin, command, kind):
 
 def test_a_list_on_stdin_is_still_a_list(run, stdin):
     write_voice(Path("a b.wav"), 1, 0.5)
-    for listed in (b"a b.wav\n", b"a b.wav\0"):
+    for listed in (b"a b.wav\n", b"a b.wav\0", b"\xef\xbb\xbfa b.wav\r\n"):
         stdin(listed)
         assert run("caption", "-", "-o", "o.jsonl").code == 0
     assert [line.file for line in lines()] == ["a b.wav"]  # the second run finds it done

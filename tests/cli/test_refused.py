@@ -119,7 +119,7 @@ STUDIES: list[Row] = [
     ("tune many --set cloud.url=http://127.0.0.1:9", "returns verdicts only"),
 ]
 FILES: list[tuple[str, str, int]] = [
-    ("caption a.wav --segment 0.01", "takes a number of at least 0.1", 2),
+    ("caption a.wav --segment 0.1", "takes a number of at least 0.2", 2),
     ("caption a.wav --segment pause.txt", "pause.txt cannot be read: No such file", 2),
     ("caption a.wav --segment b.wav", "b.wav is no file of cuts that can be read", 2),
     ("caption a.wav -o .", "cannot be written", 2),

@@ -91,6 +91,7 @@ def read(folder: Path, name: str, text: str | bytes) -> Said:
         ("c.txt", "0.7\t1.5\thi\n\\\t100\t200\n", [(0.7, 1.5, None, "hi")]),
         ("c.tsv", "start\tend\ttext\n700\t1500\thi\n2200\t3000\tyou\n", [(0.7, 1.5, None, "hi"), (2.2, 3.0, None, "you")]),  # noqa: E501
         ("c.csv", "start,end,text\n700.0,1500.0,hi\n2200.0,3000.0,you\n", [(0.7, 1.5, None, "hi"), (2.2, 3.0, None, "you")]),  # noqa: E501
+        ("c.csv", "start,end,speaker\n０．７,０：０１．５,Ann\n", [(0.7, 1.5, "Ann", None)]),
         ("c.csv", "sep=;\r\n;Start;Ende;End;Speaker;\r\n0;0,7;;1,5;Ann;\r\n;;;;;\r\n", [(0.7, 1.5, "Ann", None)]),
         ("c.csv", "start_ms,duration_ms,spk,Sentence\n700,800,Ann,hi\n", HI),
         ("praat.tsv", "tmin\ttier\ttext\ttmax\n0.7\tAnn\thi\t1.5\n", HI),
@@ -203,6 +204,28 @@ def test_one_table_is_a_manifest_and_cuts(tmp_path, header):
     for found in (items, cuts):
         said = [(each.start_s, each.end_s, each.speaker, each.text) for each in found]
         assert said == [(0.5, 1.0, "ann", "hi"), (1.0, 2.0, "bob", "ho")]
+
+
+@pytest.mark.parametrize(
+    ("table", "part", "note"),
+    [
+        ("file,segment_start,segment_end\na.wav,0.5,1\n", (None, None), "column segment_start is not read"),
+        ("file,t0,t1\na.wav,0.5,1\n", (None, None), "column t0 is not read"),
+        ("file,start_min,end_min\na.wav,0.5,1\n", (None, None), "column start_min is not read"),
+        ("file,start_date,end_date\na.wav,2020,2021\n", (None, None), None),
+        ("file,start,finish\na.wav,0.5,1\n", (0.5, None), "no column is known to hold ends"),
+        ("wav,duration,start,stop\na.wav,2.0,8000,40000\n", (0.5, 2.5), "read as samples, 16,000 a second"),
+        ("wav,duration,start,stop\na.wav,2.0,500,2500\n", (0.5, 2.5), "read as milliseconds"),
+        ('file,start_ms,end_ms\na.wav,500,"1,000"\n', (0.5, 1.0), None),
+        ('file,start_ms,end_ms\na.wav,"500,5","1000,5"\n', (0.5005, 1.0005), None),
+    ],
+)
+def test_times_that_are_read_otherwise_than_they_may_be_meant_are_told(tmp_path, table, part, note):
+    manifest = Manifest.read(written(tmp_path, "t.csv", table))
+    ((start_s, end_s),) = [(item.start_s, item.end_s) for item in manifest]
+    assert (start_s, end_s) == (part if part[0] is None else pytest.approx(part))
+    sentences = manifest.skips.sentences()
+    assert sentences == [] if note is None else note in sentences[0]
 
 
 def test_nemo_without_a_duration_is_all_of_it(tmp_path):

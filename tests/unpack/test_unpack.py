@@ -203,6 +203,16 @@ def test_cells_of_every_type_are_kept(tmp_path):
     assert Manifest.read(tmp_path / "out" / TABLE, strict=True).rows
 
 
+def test_numbers_of_classes_without_a_name_are_told(tmp_path):
+    rows = [clip(n + 1, emotion=n, raters=[0, 8 * n]) for n in (3, 0, 4, -1)]
+    found, work = unpacked(parquet(tmp_path / "a.parquet", rows, FEATURES), tmp_path / "out")
+    assert [row["emotion"] for row in found] == ["sad", "angry", None, None]
+    assert work.skips.changed == 4
+    (said,) = work.skips.sentences()
+    assert "a.parquet, row 1 (column raters: its features name no class 24), " in said
+    assert "a.parquet, row 3 (column emotion: its features name no class 4), " in said
+
+
 SAMPLES = np.array([0.0, 0.5, -0.5] * 400)
 
 
