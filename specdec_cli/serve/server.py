@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import logging
 import math
+import os
+import platform
 import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import h11
 import uvicorn
@@ -168,6 +171,18 @@ def log_json(*, debug: bool) -> None:
         logger.setLevel(logging.DEBUG if debug else level)
 
 
+def share_arenas() -> None:
+    """Lets all threads allocate from two arenas of glibc's malloc, unless the user has set how many there may be.
+
+    By default most threads have one of their own, and what each has freed there, hundreds of MiB under load, serves no
+    other thread.
+    """
+    arenas_at_most: Final = -8  # M_ARENA_MAX in malloc.h
+    mallopt = getattr(ctypes.pythonapi, "mallopt", None)
+    if mallopt is not None and platform.libc_ver()[0] == "glibc" and "MALLOC_ARENA_MAX" not in os.environ:
+        mallopt(arenas_at_most, 2)
+
+
 def serve_configured(
     resolved: ResolvedConfig, place: Place, token: str | None, limits: ServeLimits, *, room: int, debug: bool
 ) -> None:
@@ -176,6 +191,7 @@ def serve_configured(
     `room`: recordings that are captioned at a time.
     """
     log_json(debug=debug)
+    share_arenas()
     place.require(token)
     with bind(place) as bound:
         event("loading", **{role: model.label for role, model in resolved.config.models.items()})

@@ -1,5 +1,6 @@
 """`specdec serve` as a process of its own, with the mini pair, and the mini edge that asks it."""
 
+import ctypes
 import json
 import os
 import shlex
@@ -265,3 +266,66 @@ def test_what_cannot_be_served_is_refused(command, monkeypatch):
         ):
             code, said = command("serve", *arguments)
             assert (code, match in " ".join(said.split())) == (2, True), said
+
+
+CLIPS_OF_MANY_LENGTHS = """
+import ctypes
+from specdec_cli import Captioner
+from specdec_cli.cli.app import prepare_process
+from specdec_cli.models.processor import test_sound
+from specdec_cli.models.session import Session
+
+prepare_process()
+names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+allocated = ctypes.CDLL(None).mallinfo2
+allocated.restype = type("Allocated", (ctypes.Structure,), {"_fields_": [(n, ctypes.c_size_t) for n in names.split()]})
+edge = Captioner.load("mini", {"decoding.mode": "edge"}).pair.edge
+for n in range(60):
+    Session(edge, edge.processor.prompt(test_sound(3 + n / 50, 16000), "How?"), 1).logits(())
+    if n in (19, 59):
+        print(allocated().uordblks >> 20)
+"""
+
+
+@pytest.mark.ci
+@pytest.mark.skipif(not hasattr(ctypes.pythonapi, "mallinfo2"), reason="the C library does not tell what it allocated")
+def test_lengths_of_audio_that_no_clip_had_before_take_no_memory_that_stays():
+    some, all_ = map(int, said_by(CLIPS_OF_MANY_LENGTHS).split())
+    assert all_ < some + 20  # MiB; without bounds 40 more clips take 50 to 100
+
+
+THREADS_THAT_ALLOCATE = """
+import ctypes
+import sys
+from threading import Barrier, Thread
+from specdec_cli.serve.server import share_arenas
+
+share_arenas()
+libc, all_here = ctypes.CDLL(None), Barrier(16)
+
+def allocate():
+    libc.malloc.restype = ctypes.c_void_p
+    libc.malloc(1000)
+    all_here.wait()
+
+threads = [Thread(target=allocate) for _ in range(16)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
+libc.fflush(None)
+"""
+
+
+@pytest.mark.ci
+@pytest.mark.skipif(not hasattr(ctypes.pythonapi, "malloc_info"), reason="only glibc's malloc has arenas")
+def test_threads_share_arenas():
+    assert said_by(THREADS_THAT_ALLOCATE).count("<heap nr=") <= 2
+
+
+def said_by(program: str) -> str:
+    """What a Python program writes to stdout, without the variables that this process has set for its libraries."""
+    environment = {k: v for k, v in os.environ.items() if "CAPACITY" not in k and not k.startswith("MALLOC_")}
+    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True, env=environment
+    ).stdout
