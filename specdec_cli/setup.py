@@ -140,7 +140,7 @@ class Setup:
             end_s=None if whole else round(piece.end_s, 4),
             piece=piece.index if pieces > 1 else None,
             pieces=pieces if pieces > 1 else None,
-            row=RowPart.of(item) if pieces > 1 else None,
+            row=RowPart.of(item) if pieces > 1 or item.start_s is None else None,
             cuts=cuts,
             channel=None if piece.channel is None else piece.channel + 1,
             speaker=piece.speaker or item.speaker,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from specdec_cli.audio.pieces import ROUNDED_S
 from specdec_cli.config.fields import AT_PAUSES
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.journal import Change, Journal, StoredLine
@@ -138,7 +139,8 @@ class Output(Journal[Line]):
         if again and any(mark.degraded for mark in known.marks):
             marks = tuple(replace(mark, good=mark.good and not mark.degraded) for mark in known.marks)
             known = replace(known, marks=marks, failed=True)
-        moved = item.id is not None and any(_elsewhere(item, mark) for mark in known.marks)
+        of_row = item.id is not None or item.end_s is not None or any(mark.part is not None for mark in known.marks)
+        moved = of_row and any(_elsewhere(item, mark) for mark in known.marks)
         moved = moved or any(mark.good and mark.cuts != cuts for mark in known.marks)
         renamed = known.captioned and (known.item.speaker, known.item.text) != (item.speaker, item.text)
         return replace(known, item=item, moved=moved, renamed=renamed, cuts=cuts)
@@ -188,6 +190,8 @@ def _elsewhere(item: InputFile, mark: LineState) -> bool:
     if mark.pieces is not None:
         return mark.part != RowPart.of(item)
     begin_s = 0.0 if item.start_s is None and item.end_s is not None else item.start_s
+    if mark.place is None and item.start_s is None and item.end_s is not None:
+        return mark.part is not None and (mark.part.end_s or 0.0) - item.end_s > ROUNDED_S
     if mark.place is None or begin_s is None:
         return item.start_s is not None or mark.place is not None
     start_s, end_s, channel = mark.place
@@ -203,9 +207,9 @@ def _again(head: TranscriptHead) -> InputFile:
     found = InputFile(head.file, id=head.id, language=head.language, prompt=head.prompt)
     cut = head.settings.get("segment") not in (None, AT_PAUSES) or head.settings.get("channel") == "each"
     start_s, end_s, channel = None, None, None if cut else head.channel
-    if head.pieces is None and (head.id is not None or head.start_s is None):
+    if head.pieces is None and head.row is None and (head.id is not None or head.start_s is None):
         start_s, end_s = head.start_s, head.end_s
-    elif head.pieces is not None:
+    elif head.pieces is not None or head.row is not None:
         part = head.row or RowPart()
         start_s, end_s, channel = part.start_s, part.end_s, part.channel
     found = replace(found, start_s=start_s, end_s=end_s, channel=None if channel is None else channel - 1)

@@ -198,7 +198,7 @@ class TranscriptHead(Record):
     end_s: Seconds | None = maybe("end of the piece in the recording, s")
     piece: int | None = maybe("0-based, of the piece, if there are several", ge=0)
     pieces: int | None = maybe("how many pieces the recording was cut into", ge=1)
-    row: RowPart | None = maybe("the part that the manifest's row means, if it has several pieces")
+    row: RowPart | None = maybe("the part that the manifest's row means, if it has several pieces or names no start")
     cuts: str | None = maybe("of the file that a folder of cuts has for the recording: the first digits of its SHA-256")
     recording_s: Seconds | None = maybe("length of the recording that the piece is of, s; null: unknown, or whole")
     channel: int | None = maybe("channel of the recording that was read, from 1; left out: the mean of all", ge=1)

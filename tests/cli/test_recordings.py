@@ -149,6 +149,16 @@ def test_a_row_of_nemo_ends_after_its_duration_if_its_file_goes_on(run):
     assert {(line.end_s, line.file) for line in lines("2.jsonl") if line.error is not None} == {(3.0, "no")}
 
 
+def test_a_row_of_nemo_with_another_duration_is_captioned_again(run):
+    asked, table = ("batch", "--manifest", "m.jsonl", "-o", "o.jsonl"), Path("m.jsonl")
+    for length, end_s, again in ((6.7, None, 1), (6.68, None, 0), (3.0, 3.0, 1), (3.0, 3.0, 0), (4.5, 4.5, 1)):
+        table.write_text(json.dumps({"audio_filepath": "talk.wav", "duration": length}))
+        assert f"{again} captioned" in run(*asked).err
+        assert [line.end_s for line in lines()] == [end_s]
+    assert "1 captioned" in run("batch", "talk.wav", "-o", "o.jsonl").err  # all of it
+    assert [line.end_s for line in lines()] == [None]
+
+
 def test_a_piece_of_a_row_that_failed_is_tried_again_alone(run):
     Path("m.csv").write_text("id,file,start,end\nu1,talk.wav,0.5,2.5\n")
     asked, path = ("batch", "-o", "o.jsonl", "--segment", "1"), Path("o.jsonl")

@@ -141,7 +141,7 @@ def test_a_transcript_describes_a_cloud_that_answered_late(process):
 
 
 def test_a_server_that_says_it_is_ready_takes_connections(monkeypatch):
-    place, reached = Place("127.0.0.1", 0), list[str]()
+    place, pair, reached = Place("127.0.0.1", 0), mini_pair(), list[str]()
 
     def connect(name: str, **fields: object) -> None:
         if name == "ready":
@@ -152,7 +152,7 @@ def test_a_server_that_says_it_is_ready_takes_connections(monkeypatch):
 
     monkeypatch.setattr(server, "event", connect)
     monkeypatch.setattr(server, "log_json", lambda **_: None)
-    monkeypatch.setattr(Captioner, "load", lambda config: Captioner(config, mini_pair()))
+    monkeypatch.setattr(Captioner, "load", lambda config: Captioner(config, pair))
     resolved = load_config("mini", environ={})
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background ignores it
     try:
