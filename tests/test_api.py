@@ -1,8 +1,10 @@
 """specdec from Python: what the package's own docstring promises, and that nothing is left over between clips."""
 
+import gc
 import subprocess
 import sys
 import textwrap
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise, zip_longest
@@ -284,6 +286,24 @@ def test_a_run_decodes_once(clips):
     assert other.finish() is transcript
     with pytest.raises(DecodingError, match="begun before"):
         list(other)
+
+
+@pytest.mark.parametrize("mode", MODES_BY_TIER)
+def test_what_a_clip_held_goes_with_its_run(mode):
+    """Without the garbage collector, which comes by after many clips."""
+    used = captioner(decoding__mode=mode)
+    run = used.run_samples(voice(3), RATE)
+    prompt = next(each for each in run.prompts if each is not None)
+    held = [weakref.ref(each) for each in (run.sound, *prompt.audio.values())]
+    del prompt
+    gc.collect()
+    gc.disable()
+    try:
+        run.finish()
+        del run
+        assert [each() for each in held] == [None] * len(held)
+    finally:
+        gc.enable()
 
 
 def test_a_file_of_cuts_is_read_once_and_before_models_are(tmp_path, monkeypatch):

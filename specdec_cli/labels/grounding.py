@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 
 from specdec_cli.labels.lexicon import Lexicon
 from specdec_cli.labels.probabilities import Decode, rivals
@@ -36,11 +36,11 @@ class Grounding:
     measure: Callable[[], Measured]
     arbitrates: bool = True
     _begun: Future[Measured] | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        self.labels = cache(self._find_labels)  # rounds and replays come to the same texts again
-        self._wrong = cache(self._find_wrong)
-        self._stands = cache(self._find_standing)
+    # what was found before: rounds and replays come to the same texts again. Caches of bound methods would keep the
+    # sound of a clip until the garbage collector finds them
+    _labels: dict[str, dict[str, str | None]] = field(default_factory=dict, init=False)
+    _wrong: dict[tuple[int, ...], frozenset[tuple[str, str | None]]] = field(default_factory=dict, init=False)
+    _standing: dict[tuple[tuple[int, ...], int, int], bool] = field(default_factory=dict, init=False)
 
     def begin(self) -> None:
         """Starts to measure in another thread; SciPy and NumPy hold no lock meanwhile."""
@@ -54,9 +54,11 @@ class Grounding:
         """The figures of the sound."""
         return self.measure() if self._begun is None else self._begun.result()
 
-    def _find_labels(self, caption: str) -> dict[str, str | None]:
+    def labels(self, caption: str) -> dict[str, str | None]:
         """The class that a caption names for every attribute; see `Lexicon.labels`."""
-        return self.lexicon.labels(caption, self.language)
+        if caption not in self._labels:
+            self._labels[caption] = self.lexicon.labels(caption, self.language)
+        return self._labels[caption]
 
     def claims(self, caption: str) -> tuple[Claim, ...]:
         """What a caption claims of the sound, beside the figures."""
@@ -67,13 +69,15 @@ class Grounding:
 
         Both are token ids. A claim of the text was verified before, or could not be verified.
         """
-        wrong = self._wrong((*text, *draft))
-        return bool(wrong and wrong - self._wrong(tuple(text)))
+        wrong = self._wrong_in((*text, *draft))
+        return bool(wrong and wrong - self._wrong_in(tuple(text)))
 
-    def _find_wrong(self, ids: tuple[int, ...]) -> frozenset[tuple[str, str | None]]:
+    def _wrong_in(self, ids: tuple[int, ...]) -> frozenset[tuple[str, str | None]]:
         """(attribute, class) of the claims in a text or its beginning that contradict the sound."""
-        claims = self.claims(self._read(ids)) if ids else ()
-        return frozenset((claim.attribute, claim.class_) for claim in claims if claim.agrees is False)
+        if ids not in self._wrong:
+            claims = self.claims(self._read(ids)) if ids else ()
+            self._wrong[ids] = frozenset((each.attribute, each.class_) for each in claims if each.agrees is False)
+        return self._wrong[ids]
 
     def _read(self, ids: Sequence[int]) -> str:
         return self.caption(self.decode(ids).rstrip("\ufffd"))
@@ -86,9 +90,12 @@ class Grounding:
         begin so, and each of them has to contradict the sound. A token that names no class may lead to any: the draft
         does not stand.
         """
-        return self._stands((*text, *draft), len(text) + at, token)
+        place = ((*text, *draft), len(text) + at, token)
+        if place not in self._standing:
+            self._standing[place] = self._fits_better(*place)
+        return self._standing[place]
 
-    def _find_standing(self, written: tuple[int, ...], at: int, token: int) -> bool:
+    def _fits_better(self, written: tuple[int, ...], at: int, token: int) -> bool:
         labels = self.labels(self._read(written))
         fitting = [each.attribute for each in self.lexicon.claims(labels, self.measured, nominal=True) if each.agrees]
         others = rivals(self.lexicon, fitting, written, at, token, self.decode, self.language)
