@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from specdec_cli.inputs.entries import Entry, language_named, moment, pieces, required_moment, span
+from specdec_cli.inputs.entries import Entry, language_named, pieces
+from specdec_cli.inputs.moments import moment, required_moment, span
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import JSON, Object, Table, read_objects, read_table
 from specdec_cli.inputs.text_files import cell_text, ending, read_text

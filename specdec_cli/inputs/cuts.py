@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 from specdec_cli.audio.samples import Cut
 from specdec_cli.errors import CutsError, ReferencesError
 from specdec_cli.inputs.corpora import table_or_cuts
-from specdec_cli.inputs.entries import Columns, Entry, channel_from_1, moment, pieces, required_moment, span
+from specdec_cli.inputs.entries import Columns, Entry, channel_from_1, pieces
+from specdec_cli.inputs.moments import moment, required_moment, span
 from specdec_cli.inputs.names import ByRecording
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.subtitles import subtitles

@@ -10,12 +10,12 @@ from functools import cached_property
 from statistics import median
 from typing import Any, Final, NamedTuple
 
+from specdec_cli.inputs.moments import NONE, Moment, moment, span
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import Row, Table
 from specdec_cli.inputs.text_files import cell_text
 from specdec_cli.prompts import Language
 from specdec_cli.text import show, show_name
-from specdec_cli.times import MOST_S, parse
 
 # Names of columns without case, blanks and punctuation.
 FILES: Final = (
@@ -51,8 +51,6 @@ _ENDS: Final = (*("end", "endtime", "stop", "stoptime", "tmax", "xmax", "to", "t
 _LENGTHS: Final = ("duration", "dur", "length", "时长")
 _UNITS: Final = dict.fromkeys(("", "s", "sec", "secs", "seconds", "inseconds", "秒", "ssmsec", "hhmmssms"), 1.0)
 _UNITS_MS: Final = ("ms", "msec", "msecs", "milliseconds", "inmilliseconds", "millis", "毫秒")
-_WITH_UNIT: Final = re.compile(r"(.*\d)\s*(ms|msec|s|sec|secs|seconds|秒|毫秒)", re.IGNORECASE)
-_OF_PANDAS: Final = re.compile(r"(\d{1,4}) days?(?: (\d\d:\d\d:\d\d(?:\.\d{1,9})?))?")  # audformat has such times
 _WHOLE: Final = re.compile(r"\d+")
 _WHOLE_TIME: Final = re.compile(r"(\d{1,15})(?:\.0+)?")  # also as pandas writes a column with gaps
 _UNREAD: Final = re.compile(
@@ -60,12 +58,10 @@ _UNREAD: Final = re.compile(
     r"(?:samples?|frames?|index|offset|pos|position|min|minutes?|sec|secs|seconds|s|ms)?|t0|stime"
 )
 """Names of columns that may be starts and are not read."""
-_THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+")  # as spreadsheets show long numbers
 _RATES: Final = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # of recordings, Hz
 _LONG: Final = 400.0
 """Median length from which whole numbers without a unit are milliseconds: no model takes so many seconds."""
-_NONE: Final = frozenset({"", "na", "n/a", "nan", "nat", "none", "null", "<na>", "-"})
-_NOBODY: Final = _NONE | {"unknown"}
+_NOBODY: Final = NONE | {"unknown"}
 _NAMED_CHANNELS: Final = {"left": 0, "l": 0, "a": 0, "right": 1, "r": 1, "b": 1}
 
 
@@ -215,7 +211,7 @@ class Columns:
 
     def _channel_of(self, place: str, value: str | None, skips: Skips) -> int | None:
         """The channel, 0-based. If no row of the table names a channel 0, its channels count from 1, as in RTTM."""
-        if value is None or value.casefold() in _NONE:
+        if value is None or value.casefold() in NONE:
             return None
         if value.casefold() in _NAMED_CHANNELS:
             return _NAMED_CHANNELS[value.casefold()]
@@ -233,7 +229,7 @@ def channel_from_1(value: str | None) -> int | None:
 
 def language_named(place: str, value: object, skips: Skips) -> Language | None:
     """zh or en for "zh-CN", "cmn", "Mandarin", "English"; None for no language, and for others, which are counted."""
-    if value is None or (folded := str(value).strip().casefold()) in _NONE:
+    if value is None or (folded := str(value).strip().casefold()) in NONE:
         return None
     main = re.split(r"[-_ ]", folded)[0]
     if main in ("zh", "zho", "chi", "cmn", "yue", "chinese", "mandarin", "cantonese", "中文", "汉语", "普通话"):
@@ -244,75 +240,8 @@ def language_named(place: str, value: object, skips: Skips) -> Language | None:
     return None
 
 
-def moment(value: object, scale: float = 1.0) -> float | str | None:
-    """Seconds of a number or a text with or without a unit, also below 0; the text itself if it is no time.
-
-    None: no time is given.
-    """
-    if value is None:
-        return None
-    text = str(value).strip()
-    try:
-        if abs(number := float(text)) <= MOST_S:
-            return number * scale
-    except ValueError:
-        text = unicodedata.normalize("NFKC", text)
-    if ":" in text and (clock := parse(text.removeprefix("-"))) is not None:
-        return -clock if text.startswith("-") else clock
-    if text.casefold() in _NONE:
-        return None
-    if scale == 0.001 and _THOUSANDS.fullmatch(text):
-        return float(text.replace(",", "")) * scale
-    if days := _OF_PANDAS.fullmatch(text):
-        return 86_400.0 * int(days[1]) + (parse(days[2] or "0") or 0.0)
-    if unit := _WITH_UNIT.fullmatch(text):
-        text, scale = unit[1], 0.001 if unit[2].casefold().startswith(("ms", "毫")) else 1.0
-    found = parse(text.removeprefix("-"))
-    if found is None:
-        return show(value)
-    return (-found if text.startswith("-") else found) * scale
-
-
-def required_moment(value: object) -> float | str:
-    """A time as by `moment`; for a time that is not given, such as "nan", the text itself."""
-    return show(value) if (found := moment(value)) is None else found
-
-
-_Moment = float | str | None
-
-
-def span(
-    place: str, skips: Skips, start: _Moment, end: _Moment = None, length: _Moment = None
-) -> tuple[float | None, float | None] | None:
-    """Start and end of a part of a recording, seconds. (None, None): all of it; an end None: to its end.
-
-    None: it is no part of a recording, and is left out. If there is an end, the length does not count.
-    """
-    if isinstance(start, str) or isinstance(end, str) or isinstance(length, str):
-        wrong = next(each for each in (start, end, length) if isinstance(each, str))
-        skips.leave_out(place, f"{wrong} is no time")
-        return None
-    if start is None:
-        if end is None:
-            return None, None
-        skips.leave_out(place, "it has an end and no start")
-        return None
-    if end is None and length is not None:
-        end = start + length
-    if end is not None and (end <= start or end <= 0 or end > MOST_S):
-        why = (
-            "has no length" if end == start else "ends before it begins" if end < start else "is no part of a recording"
-        )
-        skips.leave_out(place, f"it {why}: {start:g} s to {end:g} s")
-        return None
-    if start < 0:
-        skips.change(place, f"it begins at {start:g} s: from the beginning")
-        start = 0.0
-    return start, end
-
-
 def pieces(
-    place: str, skips: Skips, start: _Moment, end: _Moment = None, length: _Moment = None, **known: Any
+    place: str, skips: Skips, start: Moment, end: Moment = None, length: Moment = None, **known: Any
 ) -> Iterator[Entry]:
     """The entry of a part, with the fields in `known`; no entry if it is no part: see `span`."""
     if (part := span(place, skips, start, end, length)) is not None:

@@ -9,7 +9,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
-from specdec_cli.inputs.entries import Entry, channel_from_1, moment, pieces
+from specdec_cli.inputs.entries import Entry, channel_from_1, pieces
+from specdec_cli.inputs.moments import moment
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.text_files import cell_text, read_text
 from specdec_cli.marks import is_listed

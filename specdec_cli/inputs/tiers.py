@@ -12,7 +12,8 @@ from typing import Final
 from xml.etree import ElementTree
 
 from specdec_cli.errors import ReferencesError
-from specdec_cli.inputs.entries import Entry, channel_from_1, span
+from specdec_cli.inputs.entries import Entry, channel_from_1
+from specdec_cli.inputs.moments import span
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.text_files import cell_text, read_text
 from specdec_cli.text import show

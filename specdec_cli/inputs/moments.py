@@ -1,0 +1,83 @@
+"""The times of a row, a cut or a tier, as files of others write them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+from specdec_cli.inputs.skipped import Skips
+from specdec_cli.text import show
+from specdec_cli.times import MOST_S, parse
+
+Moment = float | str | None
+"""Seconds; the text of what is no time; None: no time is given."""
+NONE: Final = frozenset({"", "na", "n/a", "nan", "nat", "none", "null", "<na>", "-"})
+"""Cells without a value, in small letters."""
+_WITH_UNIT: Final = re.compile(r"(.*\d)\s*(ms|msec|s|sec|secs|seconds|秒|毫秒)", re.IGNORECASE)
+_OF_PANDAS: Final = re.compile(r"(\d{1,4}) days?(?: (\d\d:\d\d:\d\d(?:\.\d{1,9})?))?")  # audformat has such times
+_THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+")  # as spreadsheets show long numbers
+
+
+def moment(value: object, scale: float = 1.0) -> float | str | None:
+    """Seconds of a number or a text with or without a unit, also below 0; the text itself if it is no time.
+
+    None: no time is given.
+    """
+    if value is None:
+        return None
+    text = str(value).strip()
+    try:
+        if abs(number := float(text)) <= MOST_S:
+            return number * scale
+    except ValueError:
+        text = unicodedata.normalize("NFKC", text)
+    if ":" in text and (clock := parse(text.removeprefix("-"))) is not None:
+        return -clock if text.startswith("-") else clock
+    if text.casefold() in NONE:
+        return None
+    if scale == 0.001 and _THOUSANDS.fullmatch(text):
+        return float(text.replace(",", "")) * scale
+    if days := _OF_PANDAS.fullmatch(text):
+        return 86_400.0 * int(days[1]) + (parse(days[2] or "0") or 0.0)
+    if unit := _WITH_UNIT.fullmatch(text):
+        text, scale = unit[1], 0.001 if unit[2].casefold().startswith(("ms", "毫")) else 1.0
+    found = parse(text.removeprefix("-"))
+    if found is None:
+        return show(value)
+    return (-found if text.startswith("-") else found) * scale
+
+
+def required_moment(value: object) -> float | str:
+    """A time as by `moment`; for a time that is not given, such as "nan", the text itself."""
+    return show(value) if (found := moment(value)) is None else found
+
+
+def span(
+    place: str, skips: Skips, start: Moment, end: Moment = None, length: Moment = None
+) -> tuple[float | None, float | None] | None:
+    """Start and end of a part of a recording, seconds. (None, None): all of it; an end None: to its end.
+
+    None: it is no part of a recording, and is left out. If there is an end, the length does not count.
+    """
+    if isinstance(start, str) or isinstance(end, str) or isinstance(length, str):
+        wrong = next(each for each in (start, end, length) if isinstance(each, str))
+        skips.leave_out(place, f"{wrong} is no time")
+        return None
+    if start is None:
+        if end is None:
+            return None, None
+        skips.leave_out(place, "it has an end and no start")
+        return None
+    if end is None and length is not None:
+        end = start + length
+    if end is not None and (end <= start or end <= 0 or end > MOST_S):
+        why = (
+            "has no length" if end == start else "ends before it begins" if end < start else "is no part of a recording"
+        )
+        skips.leave_out(place, f"it {why}: {start:g} s to {end:g} s")
+        return None
+    if start < 0:
+        skips.change(place, f"it begins at {start:g} s: from the beginning")
+        start = 0.0
+    return start, end
