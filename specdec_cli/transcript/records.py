@@ -93,7 +93,7 @@ class Totals(Record):
 
     tokens: int = Field(description="committed tokens, eos included")
     rounds: int
-    escalations: int = Field(description="rounds whose draft the cloud verified")
+    escalations: int = Field(description="rounds that the cloud got for a reason")
     drafted: int = Field(description="drafted tokens of escalated blocks")
     accepted: int = Field(description="of these, accepted by the cloud")
     corrected: int = Field(description="rounds whose cloud token replaced a drafted one")

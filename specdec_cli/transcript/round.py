@@ -46,9 +46,9 @@ class Round(Record):
     gate_values: tuple[Figure, ...]
     """the gate's own figure per drafted token, in its unit"""
     escalated: bool
-    """whether the cloud verified a draft; false if it wrote without one"""
+    """whether the cloud got the block for a reason"""
     reason: Reason | None
-    """why the draft was to be verified"""
+    """why the cloud got the block; null if it did not, or only because no edge can write it"""
     accepted: Annotated[int, Field(ge=0)]
     """leading drafted tokens that were kept, before stop rules"""
     committed_ids: tuple[int, ...]
