@@ -207,10 +207,10 @@ def _again(head: TranscriptHead) -> InputFile:
     found = InputFile(head.file, id=head.id, language=head.language, prompt=head.prompt)
     cut = head.settings.get("segment") not in (None, AT_PAUSES) or head.settings.get("channel") == "each"
     start_s, end_s, channel = None, None, None if cut else head.channel
-    if head.pieces is None and head.row is None and (head.id is not None or head.start_s is None):
-        start_s, end_s = head.start_s, head.end_s
-    elif head.pieces is not None or head.row is not None:
+    if head.pieces is not None or head.row is not None:
         part = head.row or RowPart()
         start_s, end_s, channel = part.start_s, part.end_s, part.channel
+    elif head.id is not None or head.start_s is None:
+        start_s, end_s = head.start_s, head.end_s
     found = replace(found, start_s=start_s, end_s=end_s, channel=None if channel is None else channel - 1)
     return found if cut else replace(found, speaker=head.speaker, text=head.text)

@@ -113,9 +113,9 @@ class Captioning:
         ):
             audio = self.config.audio
             cuts = Cuts.of_config(audio) if audio.cuts_path is not None and audio.cuts_path.is_dir() else None
-            failed = request.retry_failed
-            tasks = find_tasks(self._inputs, stored, limit=request.limit, only_failed=failed, cuts=cuts)
-            counts.total = len(tasks)  # below: cuts and channels may be speakers, too
+            tasks = find_tasks(self._inputs, stored, limit=request.limit, only_failed=request.retry_failed, cuts=cuts)
+            counts.total = len(tasks)
+            # a file of cuts and channels may name speakers, too
             if isinstance(self._inputs, Manifest) and audio.cuts_path is None and audio.channel != "each":
                 self._renamed = sum(task.renamed for task in tasks)
             if (outcomes := without_models(tasks, self._terms)) is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from specdec_cli.inputs.subtitles import subtitles
 from specdec_cli.inputs.table_files import JSON, Table
 from specdec_cli.inputs.text_files import cell_text, decoded, ending, read_text
 from specdec_cli.inputs.tiers import eaf, textgrid
+from specdec_cli.marks import digest
 from specdec_cli.text import plain, show
 from specdec_cli.times import MOST_S
 
@@ -105,7 +105,7 @@ class Cuts:
         """Hex digest of a folder's file for a recording; None for a single file, and if there is not just one."""
         try:
             files = [] if self._files is None else self._files.of(recording)
-            return hashlib.sha256(files[0].read_bytes()).hexdigest()[:16] if len(files) == 1 else None
+            return digest(files[0].read_bytes()) if len(files) == 1 else None
         except (OSError, ReferencesError):  # `of` tells
             return None
 

@@ -87,8 +87,9 @@ def _listed(path: Path, skips: Skips) -> Iterator[Entry]:
             wanted, found = ", ".join(FILES[:3]), ", ".join(map(show_name, table.columns[:_NAMED]))
             message = f"{path} has no column {wanted} or the like that names the recording; the first are {found}."
             raise ReferencesError(message, hint="The first line has the names of the columns.")
+        is_nemo = plain_name(columns.file) == _OF_NEMO
         for entry in columns.entries(skips):
-            limited = entry.start_s is None and plain_name(columns.file) == _OF_NEMO
+            limited = is_nemo and entry.start_s is None
             yield entry._replace(end_s=columns.length_s(entry)) if limited else entry
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from specdec_cli.format import claimed, measured
 from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
+from specdec_cli.marks import digest
 from specdec_cli.pages.offline import offline_page
 from specdec_cli.pages.sound import BIT_RATE, SoundUnavailable, mp3, pieces_of
 from specdec_cli.targets import REVIEW, write
@@ -141,7 +141,7 @@ def write_review(
     sounds = _sounds(pieces, audio_mb * 1e6, watch)
     shown = [piece.shown() | {"missing": sounds.missing.get(number)} for number, piece in enumerate(pieces)]
     data: dict[str, Any] = {"attributes": _attributes(pieces, lexicon), "pieces": shown}
-    data["id"] = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+    data["id"] = digest(json.dumps(data, sort_keys=True).encode())
     page = offline_page(
         "review.html.j2",
         ["report.css", "review.css"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -57,10 +57,19 @@ class LineState:
         place = None if head.start_s is None else (head.start_s, head.end_s or 0.0, head.channel or 0)
         content = head.error is not None and head.error.type == AudioContentError.__name__
         final = content and head.sha256 is not None
-        row = head.pieces is None and (head.id is not None or head.row is not None)
-        degraded = head.degraded is not None
-        found = cls(line.offset, line.number, head.good, head.sha256, place, head.pieces, final, degraded, row)
-        return replace(found, part=head.row, cuts=head.cuts)
+        return cls(
+            line.offset,
+            line.number,
+            head.good,
+            head.sha256,
+            place,
+            head.pieces,
+            final=final,
+            degraded=head.degraded is not None,
+            row=head.pieces is None and (head.id is not None or head.row is not None),
+            part=head.row,
+            cuts=head.cuts,
+        )
 
     @property
     def cut(self) -> tuple[object, ...]:
