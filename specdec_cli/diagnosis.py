@@ -160,10 +160,6 @@ def _models(config: Config) -> Iterator[Check]:
     for remote in pair.remotes:
         yield _checked("remote", remote.probe)
     yield _checked("caption", lambda: _one_caption(captioner))
-    if len(pair.loaded) == 2:
-        from specdec_cli.bench.pays import what_to_expect
-
-        yield _checked("modes", lambda: what_to_expect(*pair.loaded))
 
 
 def _one_caption(captioner: Captioner) -> str:

@@ -19,9 +19,7 @@ import typer
 from pydantic import Field
 from transformers.cache_utils import Cache
 
-from specdec_cli.bench.timing import BenchClip, CaptionTiming, drive, read_clips
 from specdec_cli.captioner import Captioner
-from specdec_cli.cli.bench import files_of
 from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config.decoding_schema import GateConfig
 from specdec_cli.config.schema import Config
@@ -31,6 +29,7 @@ from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.stats import Figures, Interval, median
 from tools.table import print_table, spread_text
+from tools.timing import BenchClip, CaptionTiming, drive, files_of, read_clips
 
 ForcedMode = Literal["edge", "cloud", "lossless", "hybrid"]
 LONGEST: Final = 48
@@ -257,7 +256,7 @@ def main(
     wanted = numbers(acceptance, most=1.0)
     captioner = Captioner.load(config, {"decoding.mode": "hybrid", "decoding.k": k})
     edge, cloud = map(ForcedLM, captioner.pair.loaded)
-    recordings = read_clips(captioner, files_of(clips, recursive=False))
+    recordings = read_clips(captioner, files_of(clips))
     loops = [ForcedLoop(edge, cloud, recording, captioner.config) for recording in recordings]
     print_forced(list(force(loops, wanted, rounds)))
 

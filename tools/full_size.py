@@ -29,8 +29,6 @@ import torch
 import typer
 from pydantic import Field
 
-from specdec_cli.bench.contenders import Machine, describe_machine
-from specdec_cli.bench.timing import BenchClip
 from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config import Config, EdgeConfig
@@ -51,6 +49,7 @@ from tools.link import linked
 from tools.memory import MIB, cache_bytes, weight_bytes
 from tools.shapes import SHAPES, Shape, allocated, build, parameters
 from tools.table import print_table, spread_text
+from tools.timing import BenchClip, Machine, describe_machine
 
 ALLOWANCE_MB: Final = 1536
 """Beyond the weights, what libraries, caches, features and working memory may take, MiB."""

@@ -15,7 +15,6 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from specdec_cli.cli.ending import signals
-from specdec_cli.cli.moved import MOVED
 from specdec_cli.cli.options import PANELS
 from specdec_cli.errors import BROKEN_PIPE_STATUS, ConfigError, SpecdecError, as_specdec_error
 
@@ -39,11 +38,6 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
         "-o talk.jsonl --save talk/",
         "--device list",
     ),
-    "unpack": (
-        "Write the recordings of a data set as files, with a table.",
-        "emotions:train -o recordings/",
-        "shards/ --limit 100 -o recordings/",
-    ),
     "compare": (
         "Compare modes on the same recordings.",
         "recordings/ --limit 20 -o page.html",
@@ -54,7 +48,6 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
         "Find the best gate for your own recordings.",
         "recordings/ -o gate.json -o frontier.svg",
         "recordings/ --budget time=0.5 --traces traces.jsonl",
-        "recordings/ --risk 0.1 -o gate.json",
     ),
     "review": (
         "Make a page to listen and correct classes.",
@@ -66,7 +59,6 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
         "captions.jsonl --references truth.tsv -o calibration.json",
         "captions.jsonl --references truth.tsv -o emotion.svg",
     ),
-    "bench": ("Measure what captions cost on this machine.", "", "recordings/ --repeat 3", "clip.wav --json"),
     "export": (
         "Write transcripts in the formats of other tools.",
         "captions.jsonl --to textgrid,srt",
@@ -85,15 +77,11 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
         "--mode cloud --cloud Qwen/Qwen2.5-Omni-7B",
     ),
     "doctor": ("Check the installation and the configured models.", "", "--quick", "--config qwen2.5-omni"),
-    "config": ("Show, list or check configurations.",),
+    "config": ("Show the settings of a run, and where they come from.",),
 }
 """Command -> what it does, and arguments for examples; its module is imported when it is used."""
 
-_CONFIG_EXAMPLES: Final = {
-    "show": ("", "gate --config mini", "--all --yaml"),
-    "list": ("",),
-    "validate": ("my.yaml", "mini --set decoding.k=3"),
-}
+_CONFIG_EXAMPLES: Final = {"show": ("", "gate --config my.yaml", "--gate margin --threshold 0.2")}
 
 EXIT_CODES: Final = {
     0: "all done",
@@ -121,11 +109,12 @@ def load(name: str) -> Any:
     """The command of a name, or the group `config`, from its module."""
     module = import_module(f"specdec_cli.cli.{name}")
     group = typer.Typer(name=name, help=COMMANDS[name][0], add_completion=False, no_args_is_help=True, **_STYLE)
+    if name == "config":
+        group.callback()(lambda: None)  # so that a group with one command stays a group
     for function, examples in (_CONFIG_EXAMPLES if name == "config" else {name: COMMANDS[name][1:]}).items():
         path = f"{name} {function}" if name == "config" else name
-        run = getattr(module, "list_shipped" if function == "list" else function)
         lines = [f"  specdec {path} {example}".rstrip() for example in examples]
-        group.command(function, cls=_Command, epilog="\n".join(["\b", "Examples:", *lines]))(run)
+        group.command(function, cls=_Command, epilog="\n".join(["\b", "Examples:", *lines]))(getattr(module, function))
     return get_command(group)
 
 
@@ -203,9 +192,6 @@ def main() -> None:
             typer.echo(error.format_message(), err=True)
         else:
             message, hint = error.format_message(), f"See {error.ctx.command_path if error.ctx else 'specdec'} --help."
-            option = getattr(error, "option_name", None)
-            if option in MOVED:
-                message, hint = f"{option} is no option any more.", f"Use now: {MOVED[option]}"
             _report(ConfigError(message, hint=hint), debug)
         raise SystemExit(2) from None
     except Exception as error:

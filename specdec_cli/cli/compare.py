@@ -17,7 +17,6 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.modes import in_mode, parse_modes, richest
 from specdec_cli.evaluate.running import Runner, StoredRuns, accepting
-from specdec_cli.evaluate.wheels import Wheels
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.targets import PAGE, TRANSCRIPTS, write
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
 
 _MODES: Final = "Modes to compare, two or more."
-_WHEELS: Final = "Emotion wheels (.xlsx, .csv) over which emotion words are scored."
 _OUTPUT: Final = "Transcripts (.jsonl), which the same command resumes, or the page (.html). Repeatable."
 
 
@@ -39,7 +37,6 @@ def compare(
     references: Path | None,
     lexicon: Path | None,
     modes: Annotated[str, options.of_study("--mode", metavar="MODE,MODE", help=_MODES)] = "edge,hybrid,lossless,cloud",
-    wheels: Annotated[str | None, options.of_judging("--wheels", metavar="FOLDER", help=_WHEELS)] = None,
     recursive: options.Recursive = False,
     limit: options.Limit = None,
     output: Annotated[list[Path] | None, options.out(metavar="FILE", help=_OUTPUT)] = None,
@@ -58,11 +55,6 @@ def compare(
         raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --mode.")
     files = find_recordings(paths, recursive=recursive, limit=limit)
     words, table = read_references(context, resolved.config, files)
-    judging = resolved.config.judging
-    if table is None and (judging.bertscore or judging.wheels):
-        name = "bertscore" if judging.bertscore else "wheels"
-        raise ConfigError(f"judging.{name} needs references.", hint="Name the table: --references FILE")
-    tables = None if judging.wheels is None else Wheels.read(Path(judging.wheels))
     reads = [*files, references, lexicon, *resolved.reads]
     stored, page = by_ending(output, (TRANSCRIPTS, PAGE), reads)
     configs = {mode: in_mode(resolved.config, mode) for mode in wanted}
@@ -89,15 +81,8 @@ def compare(
         transcripts = journal.of(recordings)
     if interrupted and all(transcript.error for transcript in transcripts):
         return 130
-    found = comparison(
-        transcripts,
-        words,
-        modes=wanted,
-        references=table,
-        bertscore=judging.bertscore,
-        wheels=tables,
-        seed=judging.seed,
-    )
+    seed = resolved.config.judging.seed
+    found = comparison(transcripts, words, modes=wanted, references=table, seed=seed)
     if page is not None:
         from specdec_cli.evaluate.page import render
 

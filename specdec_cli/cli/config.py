@@ -1,8 +1,7 @@
-"""`specdec config`: shows settings in force, lists the shipped configurations, checks a configuration."""
+"""`specdec config`: the settings of a run, and where each value comes from."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Annotated
@@ -16,7 +15,7 @@ from specdec_cli.config.settings import unknown
 from specdec_cli.console.tables import ONE_LINE, config_page, print_page
 
 
-@options.taking(options.ModelOptions)
+@options.taking(options.ModelOptions, options.PromptOptions, options.CuttingOptions, options.DecodingOptions)
 def show(
     context: typer.Context,
     section: Annotated[str | None, typer.Argument(help="Section to explain, e.g. gate.", metavar="SECTION")] = None,
@@ -24,34 +23,20 @@ def show(
     yaml: Annotated[bool, options.of_output("--yaml", help="Print a configuration file that loads back.")] = False,
     debug: options.Debug = False,
 ) -> None:
-    """Print the settings that are not at their defaults, and where each value comes from.
+    """Print the settings of a run that are not at their defaults, and where each value comes from.
 
-    With a section, as in `specdec config show gate`, all settings in it and what they mean.
+    It takes the options of a run, and refuses what the run would refuse. With a section, as in
+    `specdec config show gate`, it prints all settings in it and what they mean.
     """
     resolved = options.resolve(context)
     if section is not None and section not in SECTIONS:
         raise unknown(section, "config show")
     if yaml:
         typer.echo(resolved.to_yaml(), nl=False)
-    else:
-        print_page(partial(config_page, _rows(resolved, section, everything=everything)), piped_width=ONE_LINE)
-
-
-def list_shipped(debug: options.Debug = False) -> None:
-    """List the configurations that --config takes by name."""
-    heads = ((name, path.read_text(encoding="utf-8").splitlines()[0]) for name, path in shipped_configs().items())
-    rows = [(name, re.sub(r"(?<=\.) [^.]*[^.]$", "", head.removeprefix("# "))) for name, head in heads]
-    print_page(partial(config_page, rows), piped_width=ONE_LINE)
-
-
-def validate(
-    context: typer.Context,
-    source: Annotated[str | None, typer.Argument(help=options.CONFIG, metavar="NAME|FILE")] = None,
-    settings: options.Settings = None,
-    debug: options.Debug = False,
-) -> None:
-    """Check a configuration. If it is wrong, say why and exit with 2."""
-    typer.echo(f"{options.resolve(context).label}: valid")
+        return
+    print_page(partial(config_page, _rows(resolved, section, everything=everything)), piped_width=ONE_LINE)
+    if section is None and not everything:
+        typer.echo(f"--config takes a file, or one of: {', '.join(shipped_configs())}", err=True)
 
 
 def _rows(resolved: ResolvedConfig, section: str | None, *, everything: bool) -> Iterator[tuple[object, ...]]:

@@ -49,7 +49,6 @@ _GIVES: Final = {
     "k": "decoding.k",
     "gate": "gate.name",
     "threshold": "gate.threshold",
-    "wheels": "judging.wheels",
 }
 """Parameter of a command -> the setting that it gives."""
 FLAG_NAMES: Final = {name: "-k" if by == "k" else f"--{by.replace('_', '-')}" for by, name in _GIVES.items()}
@@ -60,8 +59,6 @@ _ALONE: Final = {
     "serve": ("serve",),
     "judging": ("compare", "tune", "review", "calibrate"),
     "judging.seed": ("compare", "tune", "calibrate"),
-    "judging.bertscore": ("compare",),
-    "judging.wheels": ("compare",),
     "runtime.fail_fast": ("batch",),
 }
 """Section or setting -> the commands in which alone it has an effect."""
@@ -115,7 +112,7 @@ def resolve(context: Context, fixed: Mapping[str, object] | None = None) -> Reso
     for assignment in context.params.get("settings") or ():
         name, value = parse_setting(assignment)
         commands = _ALONE.get(name) or _ALONE.get(name.partition(".")[0])
-        if commands and context.info_name not in (*commands, "show", "validate"):
+        if commands and context.info_name not in (*commands, "show"):
             hint = f"It is a setting of {', '.join(f'specdec {each}' for each in commands)}."
             raise ConfigError(f"{name} has no effect in specdec {context.info_name}.", hint=hint)
         flags[name] = value
@@ -139,7 +136,7 @@ def _log_everything(debug: bool) -> bool:
     return debug
 
 
-CONFIG: Final = "A shipped configuration (see `specdec config list`) or a YAML file. Default: SPECDEC_CONFIG, or mini."
+CONFIG: Final = "A shipped configuration (see `specdec config show`) or a YAML file. Default: SPECDEC_CONFIG, or mini."
 _EDGE: Final = "Small model, which drafts: a folder or a Hugging Face id."
 _CLOUD: Final = (
     "Large model, which verifies: a folder or a Hugging Face id. If only one model is named, it writes alone."

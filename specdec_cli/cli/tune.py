@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 _TUNED: Final[tuple[GateName, ...]] = ("entropy", "class-entropy", "margin", "logprob", "learned")
 _GATES: Final = f"Gates that compete. Default: {', '.join(_TUNED)}."
 _BUDGET: Final = (
-    "Largest share, 0 to 1, of clips that call the cloud (0.5 or clips=0.5; default without --risk), of cloud-only's "
-    "time (time=0.4), or of escalated blocks (blocks=0.2)."
+    "Largest share, 0 to 1, of clips that call the cloud (clips=0.5), of cloud-only's time "
+    "(time=0.4), or of escalated blocks (blocks=0.2)."
 )
-_RISK: Final = "Certify that at most this share of captions names other classes than the cloud's."
 _TRACES: Final = "File of the measured forward passes, which a later run reuses."
 _OUTPUT: Final = "The recommended gate (.json), or quality against cost (.svg, .png, .pdf). Repeatable."
 
@@ -47,8 +46,7 @@ def tune(
     lexicon: Path | None,
     gates: Annotated[str | None, options.of_study("--gate", metavar="GATE,GATE", help=_GATES)] = None,
     ks: Annotated[str, options.of_study("-k", metavar="N,N", help="Block sizes to try, tokens.")] = "2,3,5",
-    budget: Annotated[str | None, options.of_study("--budget", metavar="SHARE|COST=SHARE", help=_BUDGET)] = None,
-    risk: Annotated[float | None, options.of_study("--risk", metavar="SHARE", help=_RISK, min=0.001, max=0.999)] = None,
+    budget: Annotated[str, options.of_study("--budget", metavar="COST=SHARE", help=_BUDGET)] = "clips=0.5",
     recursive: options.Recursive = False,
     limit: options.Limit = None,
     traces: Annotated[Path | None, options.of_output("--traces", metavar="JSONL", help=_TRACES)] = None,
@@ -61,9 +59,9 @@ def tune(
     them on the other half. Without references, quality is agreement with the cloud's caption. Use the gate: specdec
     caption --gate FILE.
     """
-    cost, share = parse_budget(budget or ("clips=0.5" if risk is None else "clips=1"))
+    cost, share = parse_budget(budget)
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})
-    plan = TuningPlan(parse_gates(gates), parse_ks(ks), share, resolved.config.judging.seed, cost, risk)
+    plan = TuningPlan(parse_gates(gates), parse_ks(ks), share, resolved.config.judging.seed, cost)
     files = find_recordings(paths, recursive=recursive, limit=limit)
     words, table = read_references(context, resolved.config, files)
     reads = [*files, references, lexicon, *resolved.reads]
@@ -75,7 +73,7 @@ def tune(
         clips = _clips(view, recordings)
         if not clips:
             return unopened(recordings)
-        require_tunable(resolved.config, plan.gates, len(clips), risk)
+        require_tunable(resolved.config, plan.gates, len(clips))
         captioner = load_captioner(resolved.config, view, degrades=False)
         from specdec_cli.tune.recording import StoredRecordings, setup_of
         from specdec_cli.tune.tuning import tune as tuned

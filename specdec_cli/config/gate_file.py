@@ -66,7 +66,6 @@ class GateFile(FilePart):
     stop_drafting: bool = Field(description="whether a block ends with its first unsure token")
     defer: bool = setting(False, "whether all of a caption is drafted before the gate decides")
     wake: float | None = setting(None, "threshold for a clip's first call; null: `threshold`")
-    grounded: bool | None = setting(None, "`acceptance.grounded` of a certified gate; null: as set elsewhere")
     tokenizer: str = Field(description="fingerprint of the tokenizer whose ids it was fitted with")
     fitted_on: dict[str, Any] = Field(description="models, clips, blocks and measured figures, for people")
     learned: LearnedWeights | None = setting(None, "weights of the gate `learned`")

@@ -38,7 +38,7 @@ MODELS: Final = ("edge", "cloud")
 
 _FILES: Final = (
     *("audio.segment", "edge.ca_file", "cloud.ca_file", "gate.file", "runtime.guess_file"),
-    *("judging.wheels", "serve.tls_cert", "serve.tls_key"),
+    *("serve.tls_cert", "serve.tls_key"),
 )
 """Settings that name a file: relative to the config file, or to the working folder."""
 
@@ -152,7 +152,6 @@ def _of_gate_file(path: str, given: Given) -> Layer:
         "gate.file": path if file.learned else None,
         "decoding.defer": file.defer,
         "decoding.k": file.k,
-        "acceptance.grounded": file.grounded,
     }
     return {
         name: Given(value, f"{given.origin}, {source.name}", given.chosen and name == "gate.name")

@@ -122,10 +122,6 @@ class JudgingConfig(Section):
     label_codes: PlainText | None = setting(
         None, "corpus whose codes the labels are: MSP-Podcast, EMO-DB, RAVDESS or SAVEE; null: found by the codes"
     )
-    bertscore: bool = setting(False, "true: compare computes BERTScore, too (extra bertscore)")
-    wheels: PlainText | None = setting(
-        None, "folder of emotion wheels (OV-MERD's tables) over which compare scores emotion words, too"
-    )
 
 
 class ServeConfig(Section):

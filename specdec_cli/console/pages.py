@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final
 
@@ -14,17 +14,14 @@ from rich.text import Text
 from specdec_cli.console.cells import Prose, fit_end
 from specdec_cli.console.clip import count_flags
 from specdec_cli.console.tables import columns, facts, grid, item
-from specdec_cli.console.theme import BAD, DIM, FAIL, GOOD, NOTICE, OK, STRONG
+from specdec_cli.console.theme import BAD, DIM, GOOD, NOTICE, OK, STRONG
 from specdec_cli.evaluate import comparison_tables as tables
-from specdec_cli.figure_tables import FigureRow, measured
-from specdec_cli.format import count, percent, points, share, short, with_ends
-from specdec_cli.stats import Interval
+from specdec_cli.format import count, percent, points, share, with_ends
 from specdec_cli.text import clean, paragraph
-from specdec_cli.times import NONE, milliseconds, seconds
+from specdec_cli.times import NONE, seconds
 from specdec_cli.types import COSTS, Cost
 
 if TYPE_CHECKING:
-    from specdec_cli.bench.contenders import Bench, ContenderTime
     from specdec_cli.calibrate.fitting import CalibrationFound
     from specdec_cli.evaluate.result import ClipComparison, Comparison
     from specdec_cli.tune.outcomes import Tuning
@@ -40,18 +37,6 @@ _MEASURES: Final = {
     "texts": "the texts of the references (chrF)",
     "agreement": "the cloud's own captions (chrF)",
 }
-_TIMES: Final[tuple[tuple[str, Callable[[ContenderTime], Interval | float | None], Callable[[float], str]], ...]] = (
-    ("a clip", lambda found: found.clip_ms, milliseconds),
-    ("tokens/s", lambda found: found.tokens_per_s, short),
-    ("vs. cloud-only", lambda found: found.to_cloud, "{:.2f}x".format),
-    ("vs. generate", lambda found: found.to_generate, "{:.2f}x".format),
-    ("clips escalated", lambda found: found.woken, share),
-    ("blocks escalated", lambda found: found.escalated, share),
-    ("time in the cloud", lambda found: found.cloud_time, share),
-    ("forwards saved", lambda found: found.saved, share),
-    ("loop overhead", lambda found: found.overhead, share),
-)
-"""The rows of a benchmark: label, figure, and how it is written."""
 
 
 def comparison_page(found: Comparison, width: int) -> Iterator[RenderableType]:
@@ -153,7 +138,7 @@ def tuning_page(found: Tuning, _: int) -> Iterator[RenderableType]:
 
 
 def _sentences(found: Tuning) -> Iterator[str | Text]:
-    best, risk = found.recommended, found.risk
+    best = found.recommended
     yield (
         f"Measured against {_MEASURES[found.measure]}: edge {share(found.edge_quality)}, "
         f"cloud {share(found.cloud_quality)}, a difference of {with_ends(found.gap, points, ' points')}."
@@ -167,19 +152,13 @@ def _sentences(found: Tuning) -> Iterator[str | Text]:
         if best.gap_closed
         else ""
     )
-    others = "that are certified" if risk else "within the budget that are as good as the best, to one standard error"
     calls = f"{best.escalations_per_clip:.1f} calls per clip"
     yield Text(
-        f"Recommended: {best.label}. The cloud gets {', '.join(known)} ({calls}).{closes} Of the settings {others}, "
-        f"this one gives the cloud the least of {_OF[found.cost]}.",
+        f"Recommended: {best.label}. The cloud gets {', '.join(known)} ({calls}).{closes} Of the settings within the "
+        "budget that are as good as the best, to one standard error, this one gives the cloud the least of "
+        f"{_OF[found.cost]}.",
         GOOD,
     )
-    if risk is not None:
-        yield (
-            f"Certified: on average, at most {100 * risk.alpha:g}% of captions name another class than the cloud's own "
-            f"caption. Here {risk.differing} of {risk.clips} clips do, which bounds it by {share(risk.bound)}. This "
-            "holds for clips of the same kind: speakers, rooms, microphones."
-        )
     if found.output:
         yield f"Use it: --gate {found.output}"
 
@@ -208,35 +187,3 @@ def calibration_page(found: CalibrationFound, _: int) -> Iterator[RenderableType
         f"Calibrated: at the temperatures (T) of each model, fitted to other {kind}."
     )
     yield Prose(Text(note, DIM), indent=1)
-
-
-def bench_page(bench: Bench, width: int) -> Iterator[RenderableType]:
-    """The machine, the models and settings, and what each contender costs."""
-    yield from _machine(bench)
-    yield from (Text(), Text("Captions from the ready prompt to the last token: median and its 95% interval", STRONG))
-    found = bench.contenders
-    rows = [FigureRow(label, tuple(measured(of(each), show) for each in found)) for label, of, show in _TIMES]
-    yield from grid([each.name.replace("-", " ") for each in found], rows, width)
-    note = (
-        "x: times as many tokens per second. generate: transformers' own loop. forwards saved: by guesses. "
-        "loop overhead: time outside of the models' forwards, as a share of theirs."
-    )
-    yield Prose(Text(note, DIM), indent=1)
-    unequal = [each.name for each in found if each.equal is False]
-    if unequal:
-        yield Text(f" {FAIL} tokens differ from those of transformers' generate: {', '.join(unequal)}", BAD)
-    elif any(each.equal for each in found):
-        yield Text(f" {OK} edge, cloud and lossless: tokens equal to those of transformers' generate", GOOD)
-    yield from map(facts, bench.notes)
-
-
-def _machine(bench: Bench) -> Iterator[Prose]:
-    machine = bench.machine
-    yield facts(bench.date, f"specdec {machine.specdec}", bench.command)
-    cores = f"{count(machine.threads, 'thread')} of {machine.cores or '?'}"
-    libraries = f"Python {machine.python}", f"torch {machine.torch}", f"transformers {machine.transformers}"
-    yield facts(machine.gpu or machine.processor, cores, f"{machine.memory_gib:g} GiB", *libraries)
-    loaded = (model.line for model in (bench.models.edge, bench.models.cloud) if model)
-    blocks = "whole captions drafted" if bench.k == "deferred" else f"k {bench.k}"
-    settings = (blocks, f"gate {bench.gate}", bench.language, f"each clip {count(bench.rounds, 'time')}")
-    yield facts(*loaded, count(len(bench.clips), "clip"), seconds(bench.audio_s), *settings)

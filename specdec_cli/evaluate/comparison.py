@@ -18,7 +18,6 @@ from specdec_cli.transcript.records import Models, Transcript
 from specdec_cli.types import Mode
 
 if TYPE_CHECKING:
-    from specdec_cli.evaluate.wheels import Wheels
     from specdec_cli.labels import Lexicon
     from specdec_cli.labels.references import Reference, References
 
@@ -34,8 +33,6 @@ def comparison(
     *,
     modes: Sequence[Mode] | None = None,
     references: References | None = None,
-    bertscore: bool = False,
-    wheels: Wheels | None = None,
     seed: int = 0,
 ) -> Comparison:
     """Compares modes by their transcripts.
@@ -44,9 +41,6 @@ def comparison(
         transcripts: at least one, of one language and prompt, in the order in which clips are to be listed.
         modes: None: those that occur.
         seed: of the bootstrap.
-
-    Raises:
-        ConfigError: BERTScore cannot be had.
     """
     occurring, first = {transcript.mode for transcript in transcripts}, transcripts[0]
     language = first.language
@@ -74,9 +68,7 @@ def comparison(
         audio_s=round(sum(clip.duration_s or 0.0 for clip in clips), 4),
         errors=failures,
         costs=[costs(mode, table, resampler) for mode in table],
-        quality=[
-            quality(clips, mode, by, language, lexicon, resampler, bertscore=bertscore, wheels=wheels) for mode in table
-        ],
+        quality=[quality(clips, mode, by, language, lexicon, resampler) for mode in table],
         gaps=gaps(by, table, resampler),
         attributes=list(lexicon.attributes),
         reference_columns=dict(references.columns) if references else None,

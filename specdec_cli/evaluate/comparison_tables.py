@@ -39,8 +39,7 @@ _COMPARED: Final = ("total_s", "ttft_ms", "forwards_cloud")
 """Of these the ratios to the baselines are shown as well; the others' say the same."""
 _SUMMARY: Final = ("total_s", "ttft_ms", "escalation_rate", "clips_woken", "cloud_time", "network_s", "degraded")
 """What the terminal shows of costs; the page has all of it."""
-_TEXTS: Final = {"bleu": "BLEU", "chrf": "chrF", "rouge_l": "ROUGE-L", "bertscore": "BERTScore F1"}
-_WHEELS: Final = {"f1": "emotion words F1", "precision": "  precision", "recall": "  recall"}
+_TEXTS: Final = {"bleu": "BLEU", "chrf": "chrF", "rouge_l": "ROUGE-L"}
 _LEADING: Final[dict[str, tuple[str, str] | None]] = {
     "classes right": ("references", "labels"),
     "  emotion": ("references", "emotion"),
@@ -72,13 +71,9 @@ _MEANINGS: Final = {
         "Unweighted average recall: the share of right clips is taken within each class, and averaged over classes. A "
         "rare class counts as much as a common one."
     ),
-    "emotion words F1": "Harmonic mean of precision and recall, over the wheels' base words.",
-    "precision": "Share of the base words of a caption's emotion words that the reference has.",
-    "recall": "Share of the base words of the reference's emotion words that the caption has.",
     "BLEU": "Sequences of up to four words (Chinese: characters) that captions share with the references, 0 to 100.",
     "chrF": "Sequences of up to six characters that captions share with the references, 0 to 100.",
     "ROUGE-L": "Longest sequence of words (Chinese: characters) in common with the reference, 0 to 100.",
-    "BERTScore F1": "Likeness of captions and references in the vectors of a language model, 0 to 100.",
     "same as cloud's": "Share of the captions that equal cloud-only's word for word.",
     "classes": "Share of the classes that cloud-only names and that this mode names too.",
     "edge-only": "The figure of the edge alone; beside it those of the mode and of the cloud alone.",
@@ -228,10 +223,6 @@ def _quality(comparison: Comparison) -> Iterator[FigureRow]:
         *((f"  {name}", [each.labels[name].accuracy for each in of], written.share) for name in named),
         ("UAR", [each.uar_mean for each in of], written.share),
         *((f"  UAR of {name}", [each.labels[name].uar for each in of], written.share) for name in named),
-        *(
-            (label, [each.wheels and getattr(each.wheels, field) for each in of], written.share)
-            for field, label in _WHEELS.items()
-        ),
         *(
             (label, [each.text and getattr(each.text, field) for each in of], "{:.1f}".format)
             for field, label in _TEXTS.items()

@@ -21,7 +21,6 @@ from specdec_cli.stats import Resampler, Statistic, Values, average, mean
 from specdec_cli.types import Mode
 
 if TYPE_CHECKING:
-    from specdec_cli.evaluate.wheels import WheelQuality, Wheels
     from specdec_cli.labels import Lexicon
 
 Clips = Sequence[ClipComparison]
@@ -102,11 +101,8 @@ def quality(
     language: Language,
     lexicon: Lexicon,
     resampler: Resampler,
-    *,
-    bertscore: bool,
-    wheels: Wheels | None = None,
 ) -> ModeQuality:
-    """How good a mode's captions are; ConfigError: BERTScore is requested and not available."""
+    """How good a mode's captions are."""
     described = [clip for clip in clips if clip.reference_texts] if ("references", "chrf") in by else []
     captions, texts = [clip.captions[mode] for clip in described], [clip.reference_texts for clip in described]
     named, truth = [clip.labels[mode] for clip in clips], [clip.reference_labels for clip in clips]
@@ -115,30 +111,13 @@ def quality(
     against = mode != "cloud" and ("cloud", "captions") in by
     return ModeQuality(
         mode=mode,
-        text=text_scores(captions, texts, language, bertscore=bertscore) if described else None,
-        wheels=None if wheels is None else _on_wheels(clips, mode, wheels, language, lexicon, resampler),
+        text=text_scores(captions, texts, language) if described else None,
         labels=label_scores(named, truth, lexicon, resampler),
         label_mean=resampler.interval(mean(hits)),
         uar_mean=resampler.interval(average([recalls(own, truth, name) for name, own in columns])),
         same_captions=float(by["cloud", "captions"][mode].mean()) if against else None,
         same_labels=resampler.interval(mean(by["cloud", "labels"][mode])) if against else None,
     )
-
-
-def _on_wheels(
-    clips: Clips, mode: Mode, wheels: Wheels, language: Language, lexicon: Lexicon, resampler: Resampler
-) -> WheelQuality | None:
-    """The emotion words of a mode's captions against those of the references.
-
-    A reference has the words of its texts (a list as it is, a description as the lexicon reads it), else its class.
-    """
-    named = [lexicon.emotions(clip.captions[mode], language) for clip in clips]
-    wanted = [
-        {word for text in clip.reference_texts for word in wheels.listed(text) or lexicon.emotions(text, language)}
-        or {*filter(None, [clip.reference_labels.get("emotion")])}
-        for clip in clips
-    ]
-    return wheels.score(named, wanted, resampler)
 
 
 def gaps(by: Scores, table: Mapping[Mode, Columns], resampler: Resampler) -> list[Gap]:

@@ -13,7 +13,6 @@ from pydantic import Field
 
 from specdec_cli.evaluate.gap import GapClosed
 from specdec_cli.evaluate.text_scores import TextQuality
-from specdec_cli.evaluate.wheels import WheelQuality
 from specdec_cli.stats import Figures, Interval
 from specdec_cli.transcript.records import Models, Text
 from specdec_cli.types import Flag, Mode
@@ -93,7 +92,6 @@ class ModeQuality(Figures):
 
     mode: Mode
     text: TextQuality | None = Field(description="null: no reference texts that describe")
-    wheels: WheelQuality | None = Field(default=None, description="emotion words by wheels; null: none were named")
     labels: dict[str, LabelQuality] = Field(description="attribute -> figures; empty without reference labels")
     label_mean: Interval | None = Field(description="mean accuracy over attributes, 0 to 1; null: no reference labels")
     uar_mean: Interval | None = Field(description="mean UAR over attributes, 0 to 1; null: no reference labels")

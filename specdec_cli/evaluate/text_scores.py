@@ -1,10 +1,9 @@
-"""Captions against reference texts: BLEU, chrF, ROUGE-L, and BERTScore where it is installed."""
+"""Captions against reference texts: BLEU, chrF and ROUGE-L."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from importlib import import_module
 from itertools import zip_longest
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +15,6 @@ from rapidfuzz.distance import LCSseq
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from specdec_cli.errors import ConfigError, install
 from specdec_cli.format import count
 from specdec_cli.prompts import Language
 from specdec_cli.stats import Figures, Values
@@ -38,7 +36,6 @@ class TextQuality(Figures):
     bleu: float = Field(description="BLEU with n-grams of up to four tokens; characters in Chinese")
     chrf: float = Field(description="character F-score (order 6, beta 2)")
     rouge_l: float = Field(description="mean over clips of ROUGE-L F1 with the best reference; characters in Chinese")
-    bertscore: float | None = Field(description="mean F1; null: not requested")
 
 
 def describe(texts: Collection[str], lexicon: Lexicon, language: Language) -> bool:
@@ -63,14 +60,8 @@ def in_another_language(references: Iterable[Reference | None], language: Langua
     ]
 
 
-def text_scores(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: Language, *, bertscore: bool = False
-) -> TextQuality:
-    """Scores captions [n], at least one, against the references [n][one or more] of the same clips.
-
-    Raises:
-        ConfigError: BERTScore is requested and not installed, or its model cannot be loaded.
-    """
+def text_scores(hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: Language) -> TextQuality:
+    """Scores captions [n], at least one, against the references [n][one or more] of the same clips."""
     # first references of all clips, second references of all clips, and so on; None stands for a missing one, which
     # sacrebleu leaves out, though its annotations do not say so
     streams: Any = list(zip_longest(*references))
@@ -80,7 +71,6 @@ def text_scores(
         bleu=BLEU(tokenize=_TOKENIZERS[language]).corpus_score(hypotheses, streams).score,
         chrf=CHRF().corpus_score(hypotheses, streams).score,
         rouge_l=fmean(rouge_l),
-        bertscore=_bertscore(hypotheses, references, language) if bertscore else None,
     )
 
 
@@ -96,15 +86,3 @@ def _rouge_l(text: str, references: Sequence[str], language: Language) -> float:
     ours, *wanted = (_WORDS[language].findall(normalize("NFKC", part).lower()) for part in (text, *references))
     # F1 of precision common/len(ours) and recall common/len(words)
     return max(200.0 * LCSseq.similarity(ours, words) / max(len(ours) + len(words), 1) for words in wanted)
-
-
-def _bertscore(hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: Language) -> float:
-    try:
-        bert_score: Any = import_module("bert_score")
-        _, _, f1 = bert_score.score(list(hypotheses), [list(wanted) for wanted in references], lang=language)
-    except (ImportError, OSError) as error:  # OSError: its model can be neither found nor downloaded
-        raise ConfigError(
-            f"BERTScore cannot be computed: {' '.join(str(error).split())[:200]}",
-            hint=f"Install it ({install('bertscore')}), and connect to the internet once for its model.",
-        ) from error
-    return 100.0 * float(f1.mean())

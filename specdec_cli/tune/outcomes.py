@@ -24,7 +24,6 @@ from specdec_cli.stats import Figures, Interval, Resampler, Values, mean
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.tune.recording import Trace
 from specdec_cli.tune.replay import Candidate
-from specdec_cli.tune.risk import Certified
 from specdec_cli.types import COSTS, Cost
 
 Measure = Literal["labels", "texts", "agreement"]
@@ -77,11 +76,6 @@ class CaptionQuality:
         pairs = zip(traces, texts, strict=True)
         return np.stack([self._figures(trace.sha256, ids, trace.cloud_caption) for trace, ids in pairs])
 
-    def differing(self, traces: Sequence[Trace], texts: Iterable[tuple[int, ...]]) -> Values:
-        """1 where a text of a clip names another class of any attribute than the cloud's caption, else 0 [clips]."""
-        pairs = zip(traces, texts, strict=True)
-        return np.array([float(self.classes(ids) != self.classes(trace.cloud.ids)) for trace, ids in pairs])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedPoint(Candidate):
@@ -106,7 +100,6 @@ class Tuning(Figures):
     split_by: str = Field(description="what keeps the two apart: speaker or clip")
     cost: Cost = Field(description="what the budget is of: share of blocks, of clips, or of cloud-only's time")
     budget: float = Field(description="largest share of it that was to be recommended")
-    risk: Certified | None = Field(description="guarantee of the recommended setting; null: no --risk")
     edge_quality: float = Field(description="mean quality of the edge alone, on the clips of the runs")
     cloud_quality: float = Field(description="mean quality of the cloud alone, on the same clips")
     gap: Interval = Field(description="their difference")
@@ -157,7 +150,6 @@ class SettingOutcome:
 
     candidate: Candidate
     quality: Values  # figures per clip [n, attributes], NaN where no reference has any
-    differing: Values  # 1 for clips that name another class than the cloud [n]
     escalations: Values  # blocks that were escalated [n]
     spent: Spent  # the share of each cost
 
@@ -173,7 +165,7 @@ class SettingOutcome:
     ) -> SettingOutcome:
         """The outcome of a candidate by its text of each clip; a deferred draft does not count as a block."""
         shares = {cost: share for cost, share in spent.items() if cost != "blocks" or not candidate.deferred}
-        return cls(candidate, quality.table(traces, texts), quality.differing(traces, texts), escalations, shares)
+        return cls(candidate, quality.table(traces, texts), escalations, shares)
 
     def share(self, cost: Cost) -> float:
         """Share of a cost; NaN where it is not known."""

@@ -35,11 +35,6 @@ SAID: Final = (
     "cloud's own captions."
 )
 
-CERTIFIED: Final = (
-    "The guarantee is of agreement with the cloud: the runs and the gate file have acceptance.grounded off, so that no "
-    "class stands against the cloud's."
-)
-
 
 def tune(
     captioner: Captioner,
@@ -63,9 +58,6 @@ def tune(
         ConfigError: too few clips can be recorded or compared, or the learned gate alone is tried and cannot be fitted.
         TranscriptError: the journal's file cannot be written.
     """
-    if plan.risk is not None:
-        acceptance = captioner.config.acceptance.model_copy(update={"grounded": False})
-        captioner = captioner.variant(captioner.config.model_copy(update={"acceptance": acceptance}))
     traces = journal.record(captioner, clips, watch)
     require_clips(len(traces))
     references = {trace.sha256: reference for trace in traces if (reference := find(trace.file)) is not None}
@@ -78,7 +70,7 @@ def tune(
     runs, held_out = _confirm(_variants(captioner, chosen, weights), held_out, quality, journal, watch)
     alone = Baselines.of(held_out, quality, plan.seed)
     ends = alone.gap(alone.cloud)
-    best, guarantee = best_of(runs, alone, plan) if ends.closed or plan.risk is not None else (None, None)
+    best = best_of(runs, alone, plan) if ends.closed else None
     points = tuple(outcome.point(alone) for outcome in runs)
     gains = [point.gain for point in points if point.gate != "random"]
     largest = max(gains, key=lambda gain: gain.value, default=None)
@@ -93,7 +85,6 @@ def tune(
         split_by=split_by,
         cost=plan.cost,
         budget=plan.budget,
-        risk=guarantee,
         edge_quality=ends.edge,
         cloud_quality=ends.cloud,
         gap=ends.gap,
@@ -106,7 +97,6 @@ def tune(
             *notes,
             *in_another_language(references.values(), language),
             *([SAID] if quality.said and not judged else []),
-            *([CERTIFIED] if guarantee is not None else []),
         ],
     )
     return tuning, _gate_file(captioner, best.candidate, weights, _origin(captioner, tuning)) if best else None
@@ -125,11 +115,7 @@ def clips_needed(difference: Interval | None, clips: int) -> int | None:
 
 
 def _reason(ends: GapClosed, plan: TuningPlan, needed: int | None) -> str:
-    within = f"No setting within a budget of {plan.cost}={plan.budget:g}"
-    if plan.risk is not None:
-        reason = f"{within} is certified to keep to a risk of {100 * plan.risk:g}%"
-        return f"{reason}. Tune on more recordings, or with a larger --risk, or use --mode edge."
-    reason = f"{within} is measurably better than the edge alone"
+    reason = f"No setting within a budget of {plan.cost}={plan.budget:g} is measurably better than the edge alone"
     if ends.closed is None:
         reason = "The cloud is not measurably better than the edge on these clips, so no gain can be measured"
     if needed is None:
@@ -145,7 +131,6 @@ def _origin(captioner: Captioner, tuning: Tuning) -> dict[str, Any]:
         "language": captioner.config.prompt.language,
         **tuning.model_dump(mode="json", include={"fitted_on", "confirmed_on", "split_by", "measure"}),
         "budget": {tuning.cost: tuning.budget},
-        **({"guarantee": tuning.risk.model_dump()} if tuning.risk else {}),
     }
 
 
@@ -265,7 +250,6 @@ def _gate_file(
         **asdict(candidate),
         "stop_drafting": candidate.stop_drafting,
         "defer": candidate.deferred,
-        "grounded": False if "guarantee" in origin else None,
         "tokenizer": tokenizer_fingerprint(captioner.pair.writer.tokenizer.get_vocab()),
         "fitted_on": origin,
         "learned": learned,

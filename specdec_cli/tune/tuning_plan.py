@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.errors import ConfigError, install
-from specdec_cli.tune.risk import fewest
 from specdec_cli.types import Cost, GateName
 
 if TYPE_CHECKING:
@@ -31,10 +30,9 @@ class TuningPlan:
     budget: float  # largest share of the cost to recommend, 0 to 1
     seed: int  # of the split, of the random gate and of the bootstrap
     cost: Cost = "blocks"  # that the budget is of, and that is kept low
-    risk: float | None = None  # largest share of captions whose classes may differ from the cloud's, with a guarantee
 
 
-def require_tunable(config: Config, gates: Sequence[GateName], clips: int, risk: float | None = None) -> None:
+def require_tunable(config: Config, gates: Sequence[GateName], clips: int) -> None:
     """Raises ConfigError if a tuning of hybrid runs over so many different clips cannot succeed."""
     if config.decoding.sampling:
         raise ConfigError("Tuning compares texts, and sampling leaves no one text.", hint="Use temperature 0.")
@@ -45,19 +43,14 @@ def require_tunable(config: Config, gates: Sequence[GateName], clips: int, risk:
         raise ConfigError("Tuning takes whole recordings, not pieces.", hint="Leave audio.segment out.")
     if "learned" in gates and find_spec("sklearn") is None:
         raise ConfigError("The learned gate needs scikit-learn.", hint=f"Install it: {INSTALL}; or name other gates.")
-    require_clips(clips, risk)
-    if risk is not None and config.acceptance.rule not in (None, "greedy"):
-        problem = f"--risk needs a rule that gives the cloud's own caption, and {config.acceptance.rule} does not."
-        raise ConfigError(problem, hint="Set acceptance.rule to greedy, or leave --risk out.")
+    require_clips(clips)
 
 
-def require_clips(clips: int, risk: float | None = None) -> None:
-    """Raises ConfigError for fewer clips than any tuning takes, or than certify a risk on half of them."""
-    least, what, hint = FEWEST, "Tuning", "Name more; a hundred is a good number."
-    if risk is not None and 2 * fewest(risk) > least:
-        least, what, hint = 2 * fewest(risk), f"A risk of {100 * risk:g}%", "Name more, or certify a larger risk."
-    if clips < least:
-        raise ConfigError(f"{what} needs at least {least} clips, and {clips} can be recorded.", hint=hint)
+def require_clips(clips: int) -> None:
+    """Raises ConfigError for fewer clips than any tuning takes."""
+    if clips < FEWEST:
+        message = f"Tuning needs at least {FEWEST} clips, and {clips} can be recorded."
+        raise ConfigError(message, hint="Name more; a hundred is a good number.")
 
 
 def groups_of(traces: Sequence[Trace], references: Mapping[str, Reference]) -> tuple[str, dict[str, str]]:

@@ -155,37 +155,6 @@ def test_references_bring_accuracy_and_texts(specdec, run, recordings, truth, tm
     assert "classes right" in shown
 
 
-def test_emotion_words_are_scored_over_own_wheels(specdec, recordings, tmp_path):
-    """Clips of one reference that is right and one that is wrong, by tables in which every emotion has a base word."""
-    asked = ("-l", "en", "--mode", "edge,cloud", "-o", tmp_path / "t.jsonl")
-    first = compared(specdec("compare", *recordings[:2], *asked, "--json").out)
-    said = [clip.labels["edge"]["emotion"] for clip in first.clips]
-    others = ["happy", "sad", "angry", "neutral", "fearful", "disgusted", "surprised"]
-    wrong = next(word for word in others if word not in said)
-    folder, table = tmp_path / "wheels", tmp_path / "truth.csv"
-    folder.mkdir()
-    (folder / "format.csv").write_text("name,format\n" + "".join(f'{word},"[]"\n' for word in others))
-    (folder / "synonym.csv").write_text("word_run1,synonym_run1\n" + "".join(f'{word},"[]"\n' for word in others))
-    (folder / "wheel1.csv").write_text(
-        "level1,level2,level3\n" + "".join(f"base of {word},{word},\n" for word in others)
-    )
-    names = [Path(recording).name for recording in recordings]
-    table.write_text(f'file,text\n{names[0]},"[{said[0]}]"\n{names[1]},"[{wrong}]"\n')
-    scored = (*asked, "--references", table, "--wheels", folder)
-    outcome = specdec("compare", *recordings[:2], *scored, "--json", ends=0)
-    found = quality_of(compared(outcome.out), "edge").wheels
-    assert (found.clips, found.wheels, found.words_known) == (2, 1, 1.0)
-    assert (found.precision.value, found.recall.value, found.f1.value) == (0.5, 0.5, 0.5)
-    shown = specdec("compare", *recordings[:2], *scored).out
-    assert "emotion words F1" in shown
-    assert "50.0%" in shown
-    (folder / "synonym.csv").unlink()
-    for given, says in ((scored, "synonym"), (scored[:-4] + scored[-2:], "judging.wheels needs references")):
-        refused = specdec("compare", *recordings[:2], *given)
-        assert (refused.code, says in refused.err) == (2, True), refused.err
-        assert "loading" not in refused.err
-
-
 def test_a_page_is_written(specdec, run, recordings, tmp_path):
     html = tmp_path / "report.html"
     outcome = specdec("compare", recordings[0], recordings[1], *run("zh").again(tmp_path), "-o", html, "-q", ends=0)

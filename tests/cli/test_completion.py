@@ -8,7 +8,7 @@ from specdec_cli.cli import main
 
 WORDS = [
     ("specdec ca", {"calibrate", "caption"}),
-    ("specdec config ", {"list", "show", "validate"}),
+    ("specdec config ", {"show"}),
     ("specdec caption --mode l", {"lossless"}),
     ("specdec caption --gate lea", {"learned"}),
     ("specdec batch --mode ", {"hybrid", "lossless", "edge", "cloud"}),

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ LIGHT = [
     ["tune", "--help"],
     ["compare", "--mode", "edge", "missing.wav"],
     ["config", "show"],
-    ["config", "validate", "qwen2.5-omni"],
+    ["config", "show", "--gate", "entropy", "-c", "qwen2.5-omni"],
     ["batch", "--manifest", "missing.tsv", "-o", "o.jsonl"],
     ["caption", "-k", "0", "missing.wav"],
     ["caption", "--json", "-q", "missing.wav"],
@@ -69,6 +70,9 @@ def test_help_is_there_for_every_command(specdec):
     assert shown == " ".join(specdec("--help").out.split())
     assert list(EXIT_CODES) == [0, 1, 2, 3, 130, 141, 143]
     assert all(f"{code} {meaning}" in shown for code, meaning in EXIT_CODES.items())
+    page = (Path(__file__).parents[2] / "docs" / "exit-codes.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d+) \| (.*?)(?: \(.*\))? \|$", page, re.MULTILINE)
+    assert {int(code): meaning for code, meaning in rows} == EXIT_CODES
 
 
 def test_every_example_is_a_command_line_that_is_taken():

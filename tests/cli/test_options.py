@@ -1,14 +1,12 @@
 """Every flag reaches its setting, and wins over variables and files."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.cli.app import COMMANDS, load
-from specdec_cli.cli.moved import MOVED
+from specdec_cli.cli.app import load
 from specdec_cli.cli.options import FLAG_NAMES
 from specdec_cli.config import SETTINGS, Config
 from specdec_cli.errors import CheckpointError
@@ -81,34 +79,6 @@ def test_every_flag_is_tried_and_sets_what_exists():
     taken = {flag for parameter in load("caption").params for flag in parameter.opts}
     assert taken & set(FLAG_NAMES.values()) <= tried
     assert set(FLAG_NAMES) <= set(SETTINGS)
-
-
-def test_what_moved_names_what_exists():
-    """The changelog has every option that moved, with what to use now: an option that some command takes, or --set."""
-    commands = [load(name) for name in COMMANDS if name != "config"]
-    taken = {flag for command in commands for parameter in command.params for flag in parameter.opts}
-    changes = (Path(__file__).parents[2] / "CHANGELOG.md").read_text(encoding="utf-8")
-    for option, now in MOVED.items():
-        first, _, rest = now.partition(" ")
-        assert not first.startswith("-") or first in taken, option
-        assert first != "--set" or rest.partition("=")[0] in SETTINGS, option
-        assert f"{option}`" in changes or f"{option} " in changes, option
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "caption a.wav --lookup a.jsonl",
-        "compare a.wav --modes=edge,cloud",
-        "serve --idle-s 3",
-        "caption a.wav --no-strict",
-    ],
-)
-def test_what_moved_is_refused_with_what_to_use_now(specdec, line):
-    outcome = specdec(*line.split())
-    option = re.findall(r"--[a-z-]+", line)[0]
-    said = [f"error: {option} is no option any more.", f"hint: Use now: {MOVED[option]}"]
-    assert (outcome.code, outcome.err.splitlines()) == (2, said)
 
 
 def test_a_setting_of_another_command_is_refused(specdec):

@@ -215,17 +215,3 @@ def test_deferred_drafts_are_tried_where_clips_count(specdec, voices, recorded, 
     used = specdec("caption", voices / "voice 00.wav", "--gate", gate, "--json", "-l", "zh")
     settings = json.loads(used.out)["settings"]
     assert (settings["defer"], settings["wake"]) == (file.defer, file.wake)
-
-
-def test_a_risk_is_certified_and_written_into_the_gate_file(specdec, voices, recorded, tmp_path):
-    gate = tmp_path / "gate.json"
-    quick = (*SAME, "--traces", recorded)
-    outcome = specdec("tune", voices, *quick, "--risk", "0.5", GATE, gate, ends=0)
-    assert "Certified: on average, at most 50% of captions" in " ".join(outcome.out.split())
-    assert "acceptance.grounded off" in " ".join(outcome.out.split())
-    used = specdec("caption", voices / "voice 00.wav", "--gate", gate, "--json", "-l", "zh")
-    assert json.loads(used.out)["settings"]["arbitrates"] is None
-    guarantee = read_gate_file(gate).fitted_on["guarantee"]
-    assert (guarantee["alpha"], guarantee["clips"]) == (0.5, 6)
-    assert guarantee["bound"] == pytest.approx((guarantee["differing"] + 1) / 7, abs=1e-5)
-    assert "a class that the lexicon reads" in guarantee["loss"]

@@ -59,14 +59,6 @@ def test_deferral_and_its_threshold_give_way_to_blocks_and_to_a_threshold(files)
         assert (config.decoding.defers, config.gate.wake) == (defers, wake)
 
 
-def test_a_certified_gate_lets_no_class_stand_against_the_cloud_unless_told_to(files):
-    (files / "c.json").write_text(json.dumps({**ENTROPY, "grounded": False}), encoding="utf-8")
-    assert resolve(files / "e.json").config.acceptance.grounded
-    assert not resolve(files / "c.json").config.acceptance.grounded
-    assert not resolve(files / "c.json", gate__grounded=False).config.arbitrates
-    assert resolve(files / "c.json", acceptance__grounded=True).config.acceptance.grounded
-
-
 def test_a_config_file_names_one_relative_to_itself(files):
     own = files / "own.yaml"
     own.write_text("edge: {model: x}\ncloud: {model: y}\ngate: {name: e.json, threshold: null}\n", encoding="utf-8")

@@ -11,7 +11,6 @@ from specdec_cli.evaluate.comparison_tables import confusions, gaps, summary, wo
 from specdec_cli.evaluate.gap import AtCost
 from specdec_cli.evaluate.result import Comparison, Figure
 from specdec_cli.evaluate.text_scores import TextQuality
-from specdec_cli.evaluate.wheels import WheelQuality
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
 from specdec_cli.stats import Interval
@@ -92,7 +91,6 @@ def test_reference_texts_are_scored(tmp_path):
     found = comparison(runs, LEXICON, references=References.read(path, lexicon=LEXICON))
     cloud, edge = quality_of(found, "cloud").text, quality_of(found, "edge").text
     assert (cloud.clips, cloud.bleu, cloud.chrf, cloud.rouge_l) == (2, pytest.approx(100), pytest.approx(100), 100)
-    assert cloud.bertscore is None
     assert edge.rouge_l == pytest.approx((100 * 2 * 4 / 12 + 100 * 2 * 1 / 14) / 2)
     assert quality_of(found, "edge").labels == {}
 
@@ -154,16 +152,15 @@ def test_every_figure_has_a_sentence_that_says_what_it_means(tmp_path):
     spent |= {name: Figure(value=1.0, to_edge=some, to_cloud=some) for name in ("forwards_edge", "forwards_cloud")}
     spent |= {"uplink_bytes": 9, "degraded": 1, "network_s": 1.0}
     costs = [each.model_copy(update=spent) for each in found.costs]
-    texts = TextQuality(clips=1, bleu=1.0, chrf=1.0, rouge_l=1.0, bertscore=1.0)
-    wheels = WheelQuality(clips=1, wheels=1, precision=some, recall=some, f1=some, words_known=None)
-    quality = [each.model_copy(update={"text": texts, "wheels": wheels}) for each in found.quality]
+    texts = TextQuality(clips=1, bleu=1.0, chrf=1.0, rouge_l=1.0)
+    quality = [each.model_copy(update={"text": texts}) for each in found.quality]
     gaps = [
         gap.model_copy(update={"at_costs": [AtCost(cost=c, spent=some, above_random=some) for c in COSTS]})
         for gap in found.gaps
     ]
     found = found.model_copy(update={"costs": costs, "quality": quality, "gaps": gaps})
     shown = tables.costs(found), tables.quality(found), tables.gaps(found)
-    assert [len(table.rows) for table in shown] == [19, 13, 3]
+    assert [len(table.rows) for table in shown] == [19, 9, 3]
     rows = {row.label.strip() for table in shown[:2] for row in table.rows} - {"emotion", "UAR of emotion"}
     assert (rows | {*shown[2].columns}) - tables.meanings(*shown).keys() == {"this mode", "cloud-only"}
 

@@ -1,15 +1,12 @@
 """Text scores equal those of the libraries that papers use, in both languages."""
 
 import re
-import sys
-import types
 
 import numpy as np
 import pytest
 from rouge_score.rouge_scorer import RougeScorer
 from sacrebleu import corpus_bleu, corpus_chrf, sentence_chrf
 
-from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.text_scores import clip_chrf, text_scores
 from specdec_cli.prompts import Language
 
@@ -40,7 +37,6 @@ def test_bleu_and_chrf_are_sacrebleus(language, pairs):
     scores = text_scores(texts, references, language)
     assert scores.bleu == corpus_bleu(texts, streams, tokenize="zh" if language == "zh" else "13a").score
     assert scores.chrf == corpus_chrf(texts, streams).score
-    assert scores.bertscore is None
     assert scores.clips == len(pairs)
 
 
@@ -57,24 +53,3 @@ def test_rouge_l_is_rouge_scores(language, pairs):
 def test_chrf_of_each_clip():
     wanted = [sentence_chrf(text, known).score for text, known in EN]
     assert clip_chrf([text for text, _ in EN], [known for _, known in EN]).tolist() == wanted
-
-
-@pytest.mark.parametrize(
-    ("score", "problem"),
-    [(None, "bert_score"), (OSError("cannot reach\nthe hub"), "cannot reach the hub"), ([0.5, 0.7], None)],
-)
-def test_bertscore_is_the_librarys_mean_f1_or_a_typed_error(monkeypatch, score, problem):
-    def scored(texts: list[str], references: list[list[str]], *, lang: str) -> tuple[None, None, np.ndarray]:
-        if isinstance(score, OSError):
-            raise score
-        assert (texts, references, lang) == (["a", "b"], [["a"], ["c", "d"]], "zh")
-        return None, None, np.array(score)
-
-    module = None if score is None else types.SimpleNamespace(score=scored)
-    monkeypatch.setitem(sys.modules, "bert_score", module)
-    if problem is None:
-        assert text_scores(["a", "b"], [["a"], ["c", "d"]], "zh", bertscore=True).bertscore == pytest.approx(60)
-        return
-    with pytest.raises(ConfigError, match=problem) as caught:
-        text_scores(["a", "b"], [["a"], ["c", "d"]], "zh", bertscore=True)
-    assert "specdec-cli[bertscore]" in str(caught.value.hint)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from specdec_cli.bench.timing import BenchClip, CaptionTiming
 from specdec_cli.captioner import Captioner
-from tests.bench.clip import TOKENS, K
 from tests.tiers import few
+from tests.tools.clip import TOKENS, K
 from tools.forced import ForcedLM, ForcedLoop, ForcedMode, accepted, verified
+from tools.timing import BenchClip, CaptionTiming
 
 
 def forced(captioner: Captioner, clip: BenchClip) -> ForcedLoop:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from specdec_cli.bench.timing import caption, generate, read_clips
-from tests.bench.clip import K
 from tests.mini_pair import captioner
+from tests.tools.clip import K
+from tools.timing import caption, generate, read_clips
 
 
 def test_generate_and_our_modes_write_the_same(lossless, clip):

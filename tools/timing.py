@@ -1,24 +1,34 @@
-"""Clips to time, and the time of one with specdec's loops and with transformers' `generate`."""
+"""Clips to time, the time of one with specdec's loops and with transformers' `generate`, and the machine."""
 
 from __future__ import annotations
 
+import os
+import platform
+import re
 import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final
 
+import psutil
 import torch
+from pydantic import Field
 
+import specdec_cli
 from specdec_cli.captioner import Captioner
-from specdec_cli.config import Config
+from specdec_cli.config import Config, configs_folder
 from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.errors import ConfigError
+from specdec_cli.inputs.find import find_recordings
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt, effective, test_sound
+from specdec_cli.stats import Figures
 from specdec_cli.types import Finished, ModelWork
 
 _TEST_S: Final = 3
@@ -46,6 +56,11 @@ def comparable(config: Config) -> Config:
         raise ConfigError(message, hint="Leave the temperature at 0.")
     plain = config.decoding.model_copy(update={"loop_period": 0, "sentences": None, "stop_strings": ()})
     return config.model_copy(update={"decoding": plain})
+
+
+def files_of(path: str | None) -> list[str]:
+    """The recordings of a file or folder; without a name the samples of the source tree."""
+    return find_recordings([str(configs_folder().parent / "samples") if path is None else path])
 
 
 def read_clips(captioner: Captioner, files: Sequence[str]) -> list[BenchClip]:
@@ -147,3 +162,47 @@ def generate(model: AudioLM, prompt: Prompt, settings: DecodingConfig, **more: A
         text: list[int] = output[0, len(prompt.ids) :].tolist()
         wall_ms = (time.perf_counter() - started) * 1e3
     return CaptionTiming(tuple(text), wall_ms)
+
+
+class Machine(Figures):
+    """The machine and the libraries of a measurement."""
+
+    system: str
+    processor: str
+    cores: int | None = Field(description="logical processors")
+    threads: int = Field(description="threads that PyTorch computes with")
+    memory_gib: float
+    gpu: str | None
+    python: str
+    torch: str
+    transformers: str
+    specdec: str
+
+    @property
+    def line(self) -> str:
+        """It in one line."""
+        computes = self.gpu or f"{self.processor}, {self.threads} of {self.cores} threads"
+        return f"specdec {self.specdec}, torch {self.torch}, transformers {self.transformers}; {computes}"
+
+
+def describe_machine() -> Machine:
+    """This machine, as it is now."""
+    return Machine(
+        system=f"{platform.system()} {platform.machine()}",
+        processor=_processor(),
+        cores=os.cpu_count(),
+        threads=torch.get_num_threads(),
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+        gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        python=platform.python_version(),
+        torch=torch.__version__,
+        transformers=version("transformers"),
+        specdec=specdec_cli.__version__,
+    )
+
+
+def _processor() -> str:
+    """The processor's name; Linux keeps it in a file, `platform` has it elsewhere."""
+    listed = Path("/proc/cpuinfo")
+    named = re.search(r"^model name\s*:\s*(.*)", listed.read_text(encoding="utf-8") if listed.exists() else "", re.M)
+    return named[1].strip() if named else platform.processor() or "unknown"

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from specdec_cli.bench.timing import drive, generate
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.pair import Pair
 from tests.families import standins
@@ -12,6 +11,7 @@ from tests.families.checkpoints import KINDS
 from tests.families.running import model, prompt
 from tests.tiers import named
 from tests.tiny import settings
+from tools.timing import drive, generate
 
 MOST = 12
 

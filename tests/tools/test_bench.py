@@ -1,9 +1,9 @@
 """Assisted generation beside lossless decoding: the same tokens, and nothing left changed in the models."""
 
-from specdec_cli.bench.timing import caption
-from tests.bench.clip import clip_of
 from tests.mini_pair import captioner
-from tools.assisted import generate_assisted
+from tests.tools.clip import clip_of
+from tools.bench import generate_assisted
+from tools.timing import caption
 
 TOKENS = 12
 

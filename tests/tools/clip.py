@@ -2,9 +2,9 @@
 
 import pytest
 
-from specdec_cli.bench.timing import BenchClip
 from specdec_cli.captioner import Captioner
 from tests.mini_pair import captioner, voice
+from tools.timing import BenchClip
 
 K = 3
 TOKENS = 20

@@ -1,1 +1,0 @@
-"""What a caption costs on this machine, in every mode."""
