@@ -168,7 +168,6 @@ class Finished:
     degraded: str | None = None  # why the edge went on without the cloud after it failed
     guessed: int | None = None  # tokens that loaded models guessed and scored with the next one; None: off
     guesses_kept: int | None = None  # of these, those that stood, each of which saved a forward
-    thrown_away: int | None = None  # tokens drafted ahead in vain; None: nothing was drafted ahead
 
 
 @dataclass(frozen=True, slots=True)

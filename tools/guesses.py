@@ -37,7 +37,7 @@ def _timed(captioner: Captioner, clip: Path) -> tuple[float, Transcript]:
 
 
 def _captioner(pair: Pair, mode: str, language: str, guesses: int | None) -> Captioner:
-    """On the loaded models, with costs and a memory of its own."""
+    """On the loaded models, with a memory of its own."""
     flags = {"decoding.mode": mode, "prompt.language": language, "runtime.threads": 1}
     flags |= {} if guesses is None else {"decoding.guess_tokens": guesses}
     edge, cloud = pair.edge if mode != "cloud" else None, pair.cloud if mode != "edge" else None

@@ -120,9 +120,6 @@ class VllmDrafter:
         ms = (time.perf_counter() - started) * 1e3
         return Draft(tuple(ids), None, state, state.reason, ms, likeliest=tuple(likeliest) if clip.top_n else ())
 
-    def drop_stale(self, _text: tuple[int, ...] | None) -> int:
-        return 0
-
     def close(self) -> None:
         self.requests.call.close()
 

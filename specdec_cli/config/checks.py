@@ -18,7 +18,7 @@ from specdec_cli.types import LOSSY_RULES, NOTHING_DONE, TOKEN_GATES, VLLM_RULES
 _OF_BOTH_MODELS: Final = (
     *(f"gate.{name}" for name in GateConfig.model_fields if name != "grounded"),  # flags captions in every mode
     *(f"acceptance.{name}" for name in AcceptanceConfig.model_fields),
-    *(f"decoding.{name}" for name in ("cloud_prefill", "draft_ahead", "run_on", "degrade")),
+    *(f"decoding.{name}" for name in ("cloud_prefill", "degrade")),
 )
 _BOUNDS: Final = {"entropy": (0, math.inf), "class-entropy": (0, math.inf), "logprob": (-math.inf, 0)}
 """Gate -> range of its thresholds, nats; those of the other gates are from 0 to 1."""

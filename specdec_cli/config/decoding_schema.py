@@ -37,7 +37,7 @@ class BlockConfig(Section):
     mode: Mode = setting("hybrid", "hybrid: the gate decides; lossless: verify all; edge, cloud: that model alone")
     k: Literal["auto"] | Tokens = setting(5, "tokens drafted per block; auto: as many as pay, at most 16")
     defer: bool = setting(False, "true: draft the whole caption and verify it in one call; k does not count")
-    cost_ratio: float | None = setting(None, "k auto: time of an edge step / a verification; null: measured", gt=0)
+    cost_ratio: float = setting(0.2, "k auto: time of an edge step / a verification", gt=0, le=1000)
     max_new_tokens: int = setting(256, "length limit of a caption, tokens", ge=1)
 
 
@@ -56,8 +56,6 @@ class DecodingConfig(ScoringConfig, BlockConfig):
         "lazy",
         "the cloud encodes a clip at its first call (lazy), before the edge (early), or beside it (overlap)",
     )
-    draft_ahead: Toggle = setting("auto", "draft on while the cloud verifies; auto: with a remote cloud, where it pays")
-    run_on: int = setting(0, "tokens that the cloud generates after its own token; 0: none", ge=0, le=64)
     guess_tokens: int = setting(8, "most tokens to guess from earlier captions; changes no text; 0: none", ge=0, le=64)
     edge_failed: Literal["fail", "cloud"] = setting(
         "fail", "if the edge at `edge.url` fails: fail the clip, or let the cloud write the rest"
@@ -68,6 +66,11 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     def degrades(self) -> bool:
         """Whether the edge writes on where the cloud fails."""
         return self.mode == "hybrid" if self.degrade is None else self.degrade and self.mode != "cloud"
+
+    @property
+    def adapts(self) -> bool:
+        """Whether blocks end where drafting does not pay any more."""
+        return self.k == "auto" and self.mode in ("hybrid", "lossless") and not self.defers
 
     @property
     def defers(self) -> bool:

@@ -18,7 +18,6 @@ _FATES: Final[dict[Fate, tuple[str, str]]] = {
     "corrected": ("→", "bold magenta"),
     "bonus": ("+", "bold cyan"),
     "cloud": ("", "cyan"),
-    "run_on": ("»", "cyan"),
 }
 """Fate of a token -> the sign before a run of such tokens, and their style."""
 SIGNS: Final = {fate: sign for fate, (sign, _) in _FATES.items()}

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.config.schema import Config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
-from specdec_cli.decoding.ahead import CloudCalls
 from specdec_cli.decoding.block import AnyDrafter, AnyVerifier
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
+from specdec_cli.decoding.prefill import CloudPrefill
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.models.processor import Prompt
 from specdec_cli.prompts import Language
@@ -59,8 +59,6 @@ def build_loop(
     # in lossless mode a draft is kept once the cloud has failed
     kept_ids = pair.edge.processor.eos_ids if pair.edge and config.decoding.mode in ("hybrid", "lossless") else ()
     spoken = (language or config.prompt.language) if config.closes else None
-    cloud_is_remote = pair.cloud is not None and pair.cloud.is_remote
-    parallel = cloud_is_remote or len({model.device for model in pair.loaded}) > 1
     aside = nullcontext if engine is None else engine.step_aside
     return Loop(
         drafter,
@@ -68,7 +66,7 @@ def build_loop(
         gate,
         StopRules(config.decoding, text_ends, pair.writer.text, spoken, kept_ids),
         config.decoding,
-        CloudCalls(config.decoding, pair.costs, drafter, gate, parallel, aside),
+        CloudPrefill(config.decoding.cloud_prefill, aside),
         top_n=top_n,
         sound=sound if config.escalates_contradictions else None,
     )

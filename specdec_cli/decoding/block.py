@@ -36,7 +36,6 @@ class Draft:
     gate_state: GateState = field(default_factory=lambda: Gate("never").open(0))  # with the evidence on them
     reason: Reason | None = None  # why the block should be verified; None: nothing asks for it
     ms: float = 0.0  # drafting, without prefill
-    hidden_ms: float = 0.0  # drafting these tokens while an earlier block was being verified
     likeliest: tuple[Candidates, ...] = ()  # at each drafted token; only of a server
 
     def after(self, count: int) -> Draft:
@@ -104,8 +103,6 @@ class Block:
     draft: Draft  # without its scores
     verdict: Verdict | None  # None: the draft was kept without one
     tokens: tuple[Token, ...]  # added to the text, stop rules applied; at least one
-    hidden_ms: float | None = None  # as in `Draft`; None: the edge does not draft ahead
-    thrown_away: int = 0  # tokens drafted ahead that this block proved useless
 
     @property
     def draft_ids(self) -> tuple[int, ...]:

@@ -69,16 +69,15 @@ class Gate:
             groups=groups,
         )
 
-    def open(self, start: int, *, waking: bool = False, whole: bool = False, ahead: bool = False) -> GateState:
+    def open(self, start: int, *, waking: bool = False, whole: bool = False) -> GateState:
         """Begins a block after `start` tokens of text.
 
         Args:
             waking: the block would call the cloud for the first time.
             whole: the block is drafted to the caption's end.
-            ahead: the block is drafted ahead, and may never be one: the random gate draws nothing for it.
         """
         draw = None
-        if self.name == "random" and not ahead:
+        if self.name == "random":
             if self.generator is None:
                 raise DecodingError("the gate 'random' has no generator")
             import torch

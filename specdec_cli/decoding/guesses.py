@@ -1,8 +1,8 @@
 """Guesses: tokens that followed the same words in earlier captions. No model has to run for them.
 
 Captions of one model and instruction repeat each other. A guess is the most likely continuation of the longest context,
-up to `ORDER` tokens, that was seen before, as in prompt lookup and SuffixDecoding. A guess stops where the product of
-its tokens' shares falls below `FLOOR`.
+up to `ORDER` tokens, that was seen before, as in prompt lookup and SuffixDecoding. A guess stops where the chance that
+it stands, the product of its tokens' shares, falls below its price in forwards.
 
 N-grams are counted; a suffix automaton would keep every text and could forget none. Counts fade, so that recent
 captions count more, and fit into a table of fixed size. For each context the table holds only the most likely next
@@ -17,14 +17,13 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final
 
-from specdec_cli.decoding.costs import GuessCosts
 from specdec_cli.types import Decider, Source
 
 ORDER: Final = 6  # tokens of the longest context
 SLOTS: Final = 2**17  # of 16 bytes each: 2 MiB
-FLOOR: Final = 0.05  # least product of shares
+PRICE: Final = 0.1  # of scoring a guessed token beside the next one, in forwards
 _DECAY: Final = 0.9  # a context's counts are multiplied by this whenever the context is seen again
 _UNSEEN: Final = 0.5  # added to a context's count: a token that was seen once is not certain
 OWN_SOURCES: Final[dict[Decider, frozenset[Source]]] = {
@@ -33,16 +32,6 @@ OWN_SOURCES: Final[dict[Decider, frozenset[Source]]] = {
 }
 """The sources of tokens that each model chose, and that it is expected to choose again."""
 _START: Final = -1  # stands before the first token
-
-
-class Guess(NamedTuple):
-    """Tokens that may come next."""
-
-    ids: tuple[int, ...] = ()
-    chances: tuple[float, ...] = ()  # that each stands, with all before it
-
-
-NO_GUESS: Final = Guess()
 
 
 class GuessTable:
@@ -64,20 +53,19 @@ class GuessTable:
                     for start in range(max(at - ORDER, 0), at):
                         self._count(hash((key, *padded[start:at])), token)
 
-    def guess(self, key: int, text: Sequence[int], most: int) -> Guess:
-        """At most `most` tokens that may follow `text`."""
+    def guess(self, key: int, text: Sequence[int], most: int) -> tuple[int, ...]:
+        """At most `most` tokens that may follow `text`, as far as they pay."""
         recent = [_START, *text][-ORDER:]
-        ids, chances, chance = list[int](), list[float](), 1.0
+        ids, chance = list[int](), 1.0
         with self._lock:
             while len(ids) < most:
                 token, share = self._likeliest(key, recent)
                 chance *= share
-                if chance < FLOOR:
+                if chance < PRICE:
                     break
                 ids.append(token)
-                chances.append(chance)
                 recent = [*recent, token][-ORDER:]
-        return Guess(tuple(ids), tuple(chances))
+        return tuple(ids)
 
     def _likeliest(self, key: int, recent: Sequence[int]) -> tuple[int, float]:
         """The most likely token after the longest known context, and its share of the tokens seen there."""
@@ -112,13 +100,12 @@ class Guesses:
     key: int  # of the model and its instruction
     most: int  # tokens a forward
     longest: int  # tokens of a text
-    costs: GuessCosts
 
     def room(self, text: Sequence[int]) -> int:
         """How many tokens may be guessed after `text`."""
         return min(self.most, self.longest - 1 - len(text))
 
-    def after(self, text: Sequence[int]) -> Guess:
+    def after(self, text: Sequence[int]) -> tuple[int, ...]:
         """Tokens that may follow `text`."""
         return self.table.guess(self.key, text, self.room(text))
 

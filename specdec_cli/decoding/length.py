@@ -1,32 +1,23 @@
-"""How far to draft (`-k auto`), and how many tokens to guess: as far as it pays.
+"""How far to draft: a fixed number of tokens, the rest of the caption, or as far as it pays (`-k auto`).
 
-One rule for both: another token pays while the chance that it stands, with all before it, is at least its cost in
-tokens. Chances and costs are running means of measurements (`costs`).
+Another drafted token pays while the chance that it is accepted, with all before it, is at least its cost in tokens. A
+drafted token costs c verifications (`decoding.cost_ratio`), in which time c R tokens are written at the best rate R.
+With a chance a that a drafted token is accepted, a verified block of k tokens gives E(k) = 1 + a + ... + a^k on average
+(Leviathan et al. 2023, eq. 1), so that R = max over k of E(k) / (c k + 1).
 
-A guessed token costs a row of a forward, measured in forwards (`GuessCosts`). A drafted token costs c verifications,
-round trip included; in that time, c R tokens are written at the best rate R. With a chance a that a drafted token is
-accepted, a verified block of k tokens gives E(k) = 1 + a + ... + a^k on average (Leviathan et al. 2023, eq. 1), so that
-
-    R = max over k of E(k) / (c (k + o) + 1),
-
-where o is the loop's own time for a round, in drafted tokens. In hybrid mode the gate ends a block.
-
-In lossless mode k may be 0: then the cloud writes a few tokens alone, at its own rate in tokens a forward, which
-guesses raise above 1. Until the edge has read the clip, drafting also costs the edge's prefill, of p verifications:
-over the n tokens that are still expected, the rate is n / (n / R + p). Of other clips only times, the cloud's own rate
-and the length of captions count; with `decoding.cost_ratio` given, nothing does.
+The chance a is the share of the clip's verified tokens that were accepted. In hybrid mode the gate ends a block. In
+lossless mode k may be 0: then the cloud writes a few tokens alone, one a forward. Nothing depends on the clock or on
+other clips.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from math import prod
-from operator import mul
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.config.decoding_schema import DecodingConfig
-from specdec_cli.decoding.costs import COST, Costs, Mean
 
 if TYPE_CHECKING:
     from specdec_cli.decoding.block import Draft, Verdict
@@ -38,7 +29,6 @@ PER_TOKEN: Final = 4  # tokens that deferred drafts may spend on each written on
 SOLO_BLOCK: Final = 4  # tokens of a block that is not verified, or that the cloud writes while the edge drafts nothing
 CLOUD_CHUNK: Final = 16  # tokens that a cloud without an edge writes at a time: more would delay the view
 ACCEPTANCE: Final = 0.7  # the start of a, for pairs that agree less than the mini pair (0.98 on its six samples)
-ROUND: Final = 0.1  # o: measured on the mini pair, whose steps are the fastest that the loop has to keep up with
 
 
 def most_drafted(settings: DecodingConfig) -> int:
@@ -64,20 +54,12 @@ def most_deferred(drafted: int, written: int) -> int:
 
 @dataclass(eq=False)
 class BlockLength:
-    """How many tokens a block of one clip has: a fixed number, or what pays (`adapts`)."""
+    """How many tokens a block of one clip has: a fixed number, or what pays."""
 
     settings: DecodingConfig
-    costs: Costs
-
-    def __post_init__(self) -> None:
-        self.adapts = self.settings.k == "auto" and self.settings.mode in ("hybrid", "lossless")
-        self._lossless = self.settings.mode == "lossless"  # the cloud may write without a draft
-        self._acceptance = Mean(ACCEPTANCE)  # accepted tokens per verified one, the first rejected one included
-        self._trust = Mean(1.0)  # accepted tokens, per token that is accepted by the edge's own probabilities
-        self._cost = COST  # of a drafted token, in tokens
-        self._prefilled = False  # whether the edge has read the clip
-        self._written = 0  # tokens of verified blocks
-        self._drafted = 0  # tokens so far, rejected ones included
+    _drafted: int = field(default=0, init=False)  # tokens so far, rejected ones included
+    _verified: int = field(default=0, init=False)  # of these, tokens up to the first rejected one of each block
+    _accepted: int = field(default=0, init=False)  # of these, those that were accepted
 
     def next(self, written: int, *, whole: bool, cloud_writes: bool) -> int:
         """Most tokens of the next block, after `written` tokens of text; 0: the cloud writes it alone.
@@ -89,62 +71,40 @@ class BlockLength:
             size = max(size, 1)
         return min(size, self.settings.max_new_tokens - written)
 
-    def run_on(self, draft: Draft, written: int, *, alone: bool) -> int:
-        """Most tokens that the cloud writes after its own one: more without a draft, and most if it writes `alone`."""
-        most = self.settings.run_on
-        if not draft.ids:
-            most = (CLOUD_CHUNK if alone else SOLO_BLOCK) - 1
-        return min(most, self.settings.max_new_tokens - written - 1)
+    def written_alone(self, written: int, *, edge_left: bool) -> int:
+        """Tokens that the cloud writes after its own one if nothing was drafted, after `written` tokens of text."""
+        most = SOLO_BLOCK if edge_left else CLOUD_CHUNK
+        return min(most, self.settings.max_new_tokens - written) - 1
 
     def most(self) -> int:
-        """Most tokens of the next block; 0: the cloud writes it alone. What does not pay fades with each call."""
-        if not self.adapts:
+        """Most tokens of the next block; 0: the cloud writes it alone."""
+        if not self.settings.adapts:
             return SOLO_BLOCK if self.settings.k == "auto" else self.settings.k
-        a, c = self._acceptance.value, self.settings.cost_ratio or self.costs.ratio
-        expected = accumulate(a**k for k in range(MOST_DRAFTED + 1))
-        rates = [tokens / (c * (k + ROUND) + 1) for k, tokens in enumerate(expected)]
-        best = max(range(1, len(rates)), key=rates.__getitem__)
-        self._cost = c * rates[best]
-        if not self._lossless:
-            return MOST_DRAFTED
-        alone = self._alone
-        if self._with_prefill(rates[best]) > alone:
-            self.costs.alone.fade()
-            return best
-        self._cost = c * alone
-        self._acceptance.fade()
-        return 0
-
-    @property
-    def _alone(self) -> float:
-        """Tokens that the cloud writes in a forward without a draft."""
-        guesses = self.settings.guess_tokens > 0 and self.settings.cost_ratio is None
-        return self.costs.alone.value if guesses else 1.0
-
-    def _with_prefill(self, rate: float) -> float:
-        """The rate of drafting, in tokens a verification, with the edge's prefill if that is still to come."""
-        if self._prefilled or self.settings.cost_ratio is not None:
-            return rate
-        left = max(self.costs.length.value - self._written, 1.0)
-        return left / (left / rate + self.costs.prefill)
+        if self.settings.mode == "lossless" and self._best_rate <= 1.0:
+            return 0
+        return MOST_DRAFTED
 
     def enough(self, state: GateState) -> bool:
         """Whether one more token of a block that escalates would cost more than it gains."""
-        believed = self._trust.value * self._acceptance.value
-        return state.escalates and believed * prod(token.probability for token in state.evidence) < self._cost
+        chance = self._acceptance * prod(token.probability for token in state.evidence)
+        return state.escalates and chance < self.settings.cost_ratio * self._best_rate
 
     def add_draft(self, draft: Draft) -> None:
         """Counts drafted tokens."""
         self._drafted += len(draft.ids)
 
     def add_verdict(self, draft: Draft, verdict: Verdict) -> None:
-        """Records how many tokens of a block were accepted."""
-        if not self.adapts:
-            return
-        self._written += verdict.accepted + 1 + len(verdict.run_on)
-        if not draft.ids:
-            return
-        self._prefilled = True
-        verified = draft.gate_state.evidence[: verdict.accepted + 1]  # the accepted tokens, and the first rejected one
-        self._acceptance.add(verdict.accepted, len(verified))
-        self._trust.add(verdict.accepted, sum(accumulate((token.probability for token in verified), mul)))
+        """Counts the tokens of a block that were verified, and those that were accepted."""
+        self._verified += min(verdict.accepted + 1, len(draft.ids))
+        self._accepted += verdict.accepted
+
+    @property
+    def _acceptance(self) -> float:
+        return (ACCEPTANCE + self._accepted) / (1 + self._verified)
+
+    @property
+    def _best_rate(self) -> float:
+        """Tokens that the best block with a draft gives in the time of a verification."""
+        expected = accumulate(self._acceptance**k for k in range(MOST_DRAFTED + 1))
+        cost = self.settings.cost_ratio
+        return max(tokens / (cost * k + 1) for k, tokens in enumerate(expected) if k)

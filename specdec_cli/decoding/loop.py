@@ -5,17 +5,18 @@ The gate reads each token while it is drafted; `Draft.reason` says what it decid
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from specdec_cli.config.decoding_schema import DecodingConfig
-from specdec_cli.decoding.ahead import CloudCalls
 from specdec_cli.decoding.block import AnyDrafter, AnyVerifier, Block, Draft, Enough, Event, Verdict, outcome
 from specdec_cli.decoding.failures import Failures
 from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.length import SOLO_BLOCK, BlockLength
+from specdec_cli.decoding.prefill import CloudPrefill
 from specdec_cli.decoding.stop import StopRules, TextEnd
 from specdec_cli.decoding.work import ClipWork, Clock
 from specdec_cli.errors import CloudError, EdgeError
@@ -35,14 +36,14 @@ class Loop:
     gate: Gate
     stop: StopRules
     settings: DecodingConfig
-    calls: CloudCalls
+    prefill: CloudPrefill
     top_n: int = 0  # most likely tokens to name at each committed one
     sound: Grounding | None = None  # checks the claims of drafts; None: nothing does
     text: tuple[int, ...] = field(default=(), init=False)  # the committed token ids
     finish: FinishReason | None = field(default=None, init=False)  # why the text has ended; None: it goes on
 
     def __post_init__(self) -> None:
-        self._length = BlockLength(self.settings, self.calls.costs)
+        self._length = BlockLength(self.settings)
         self._end = TextEnd(self.stop)
         self._failures = Failures(self.settings)
 
@@ -62,12 +63,11 @@ class Loop:
             total_ms = clock.ms
             tokens = [token for block in blocks for token in block.tokens]
             work.learn(tokens)
-            self.calls.costs.length.add(len(tokens))
         finally:
             for model in (self.verifier, self.drafter):
                 if model is not None and model.is_remote:
                     model.close()
-            self.calls.close()
+            self.prefill.close()
         # only after `close`: a cloud that was still reading the clip has worked as well
         assert self.finish is not None
         guessed, guesses_kept = work.guesses
@@ -81,7 +81,6 @@ class Loop:
             degraded=self._failures.degraded,
             guessed=guessed,
             guesses_kept=guesses_kept,
-            thrown_away=sum(block.thrown_away for block in blocks) if self.calls.hides else None,
         )
 
     def _rounds(self) -> Iterator[Sent | Block]:
@@ -90,7 +89,7 @@ class Loop:
         while self.finish is None:
             draft, verdict = self._draft(), None
             if (cloud := self._cloud) is not None and (draft.reason or not draft.ids):
-                if cloud.is_remote or self.calls.in_thread:
+                if cloud.is_remote or self.settings.cloud_prefill == "overlap":
                     yield Sent(index, draft.ids)
                 verdict = self._verify(cloud, draft)
                 if verdict is None and not draft.ids:
@@ -112,7 +111,7 @@ class Loop:
         settings, start, available = self.settings, len(self.text), self._cloud is not None
         whole = settings.defers and available
         size = self._length.next(start, whole=whole, cloud_writes=available)
-        waking = whole and not self.calls.begun and settings.mode == "hybrid"
+        waking = whole and not self.prefill.begun and settings.mode == "hybrid"
         draft = self._propose(edge, size, self.gate.open(start, waking=waking, whole=whole), self._enough(whole=whole))
         if self._end.loops((*self.text, *draft.ids), start):
             return self._leave_loop(edge, draft, min(size, SOLO_BLOCK) if whole else size)
@@ -139,49 +138,53 @@ class Loop:
         """A rule that may end the next block before its most tokens; `whole`: it is a deferred draft."""
         if whole:
             return partial(self._end.reached, self.text) if self.stop.reads_text else None
-        return self._length.enough if self._length.adapts else None
+        return self._length.enough if self.settings.adapts else None
 
     def _propose(
         self, edge: AnyDrafter, size: int, state: GateState, enough: Enough | None, top_k: int | None = None
     ) -> Draft:
         """Up to `size` tokens of the edge; see `Drafter.propose`."""
-        before = edge.work
-        with self.calls.waits_for(edge):
+        with self._waits_for(edge):
             draft = edge.propose(self.text, size, state, enough, top_k)
         self._length.add_draft(draft)
-        self.calls.costs.record_draft(draft, edge.work - before)
         return draft
 
     def _verify(self, cloud: AnyVerifier, draft: Draft) -> Verdict | None:
         """The cloud's verdict on a block, and tokens of its own; None if it fails and the edge writes the rest."""
-        run_on = self._length.run_on(draft, len(self.text), alone=self._edge is None)
-        forwards = cloud.work.forwards
+        run_on = 0 if draft.ids else self._length.written_alone(len(self.text), edge_left=self._edge is not None)
+        self.prefill.join()
         try:
             verdict = self._verdict(cloud, draft, run_on)
         except CloudError as error:
             self._failures.of_cloud(error, edge_left=self._edge is not None)
             return None
         self._length.add_verdict(draft, verdict)
-        self.calls.costs.record_verdict(draft, verdict, max(cloud.work.forwards - forwards, 1))
         return verdict
 
     def _verdict(self, cloud: AnyVerifier, draft: Draft, run_on: int) -> Verdict:
         """The cloud's verdict. If a rejected token stands, the rest of the draft is verified again, after it."""
-        verify = partial(self.calls.verify, cloud, loop_rule=self._end.loop_rule)
-        verdict = verify(text=self.text, draft=draft, run_on=run_on)
+        verdict = self._verdict_after(cloud, self.text, draft, run_on)
         while (at := verdict.accepted) < len(draft.ids) and self.sound is not None and self.sound.arbitrates:
             if not self.sound.stands(self.text, draft.ids, at, verdict.token):
                 break
             text = (*self.text, *draft.ids[: at + 1])
-            verdict = verdict.followed_by(verify(text=text, draft=draft.after(at + 1), run_on=run_on))
+            verdict = verdict.followed_by(self._verdict_after(cloud, text, draft.after(at + 1), run_on))
         return verdict
+
+    def _verdict_after(self, cloud: AnyVerifier, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
+        with self._waits_for(cloud):
+            return cloud.verify(text, draft, run_on)
+
+    def _waits_for(self, model: AnyDrafter | AnyVerifier) -> AbstractContextManager[None]:
+        """Around a call of a model. While a remote one answers, forwards of other clips do not wait for this clip."""
+        return self.prefill.step_aside() if model.is_remote else nullcontext()
 
     def _prefill_early(self) -> None:
         """Lets the cloud read the clip before any block escalates, if the settings say so."""
         if self.verifier is None:
             return
         try:
-            self.calls.prefill(self.verifier)
+            self.prefill.begin(self.verifier)
         except CloudError as error:
             self._failures.of_cloud(error, edge_left=self._edge is not None)
 
@@ -192,9 +195,7 @@ class Loop:
         text = (*self.text, *(token.id for token in tokens))
         end, self.finish = self._end.of(text, start, verified=verdict is not None, may_leave=self._may_break_out)
         self.text = text[:end]
-        thrown_away = 0 if self.drafter is None else self.drafter.drop_stale(None if self.finish else self.text)
-        hidden_ms = draft.hidden_ms if self.calls.hides else None
-        return Block(index, replace(draft, scores=None), verdict, tuple(tokens[: end - start]), hidden_ms, thrown_away)
+        return Block(index, replace(draft, scores=None), verdict, tuple(tokens[: end - start]))
 
     @property
     def _edge(self) -> AnyDrafter | None:

@@ -12,18 +12,15 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
 
 import torch
 
 from specdec_cli.config.decoding_schema import ScoringConfig
-from specdec_cli.decoding.guesses import NO_GUESS, Guess, Guesses
+from specdec_cli.decoding.guesses import Guesses
 from specdec_cli.decoding.pick import ScoreReading, choices, readings
 from specdec_cli.decoding.scores import LogitsPipeline
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session, shared_length
-
-_STANDS: Final = 0.9  # chance that a token of a kept tail stands, if all before it do
 
 
 class NextScores:
@@ -36,7 +33,7 @@ class NextScores:
         self._blocked_s = 0.0  # in calls of the session
         self.guessed = self.guesses_kept = 0  # tokens; each that was kept saved a forward
         self.tail = list[int]()  # the text of the last block, and the block
-        self.stop_ids, self._guess = frozenset(stop_ids), NO_GUESS
+        self.stop_ids = frozenset(stop_ids)
         self._guesses = guesses if guesses is not None and guesses.most else None
         self._text: list[int] = []  # the text that was scored, guesses included
         self._rows = torch.empty(0)  # [n, vocab]: row i is after `_text[: _start + i]`
@@ -44,8 +41,6 @@ class NextScores:
         self._choices = list[int]()  # the most likely token of each row, once it was fetched
         self._sure = 0  # tokens of `_text` that are no guesses, or guesses that stood
         self._stepped = False  # whether the last forward was no prefill
-        # of a last forward whose time is not recorded yet: tokens guessed in it, and ms of all steps before it
-        self._untimed: tuple[int, float] | None = None
         self._name, self._on_cpu = session.model.name, session.model.device.type == "cpu"
 
     def after(self, text: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
@@ -56,7 +51,7 @@ class NextScores:
         first = len(text) - positions + 1
         known = self._known(text, first)
         if known < positions:
-            self._score(text, first, known, self._next_guess(text) if guesses else NO_GUESS)
+            self._score(text, first, known, self._next_guess(text) if guesses else ())
         elif len(text) > self._sure:
             self.guesses_kept += len(text) - self._sure
             self._sure = len(text)
@@ -103,11 +98,10 @@ class NextScores:
 
         `token` is that last token, int64 [1] on the device. `fill_in` must follow before any call but `step`.
         """
-        self._settle_guess()
         started = time.perf_counter()
         logits = self.session.step(token)
         self._blocked_s += time.perf_counter() - started
-        self._stepped, self._untimed = True, None
+        self._stepped = True
         self._keep(text[:], self.pipeline(text, logits, token), len(text))
         return self._rows
 
@@ -129,7 +123,6 @@ class NextScores:
         except DecodingError:  # not finite: neither the rows nor the cache can be used any more
             self.session.close()
             self._keep([], torch.empty(0), 0)
-            self._guess = NO_GUESS
             raise
         if self._on_cpu:
             return
@@ -137,7 +130,6 @@ class NextScores:
         self._blocked_s += waited_s
         field = "step_ms" if self._stepped else "prefill_ms"
         self.session.work = replace(work, **{field: getattr(work, field) + waited_s * 1e3})
-        self._time_guess()
 
     @property
     def clock_ms(self) -> float:
@@ -150,55 +142,30 @@ class NextScores:
             return 0
         return max(shared_length(self._text, text) - first + 1, 0)
 
-    def _score(self, text: Sequence[int], first: int, known: int, guess: Guess) -> None:
-        at, before = first - self._start, self.session.work
-        scored = [*text, *guess.ids]
+    def _score(self, text: Sequence[int], first: int, known: int, guess: tuple[int, ...]) -> None:
+        at, passes = first - self._start, self.session.work.encoder_passes
+        scored = [*text, *guess]
         started = time.perf_counter()
         logits = self.session.logits(scored, len(scored) - first - known + 1)
         self._blocked_s += time.perf_counter() - started
         rows = self.pipeline(scored, logits)
         self._keep(scored, torch.cat((self._rows[at : at + known], rows)) if known else rows, len(text))
-        self._guess = guess
-        self.guessed += len(guess.ids)
-        self._stepped = self.session.work.encoder_passes == before.encoder_passes
-        self._untimed = (len(guess.ids), before.step_ms) if len(text) == first and self._stepped else None
-        if self._on_cpu:
-            self._time_guess()
-
-    def _time_guess(self) -> None:
-        """Records the time of the last forward of one token and its guesses; on a GPU it ends with a fetch."""
-        if self._guesses is not None and self._untimed is not None:
-            guessed, before_ms = self._untimed
-            self._guesses.costs.record(guessed, self.session.work.step_ms - before_ms)
-        self._untimed = None
-
-    def _settle_guess(self) -> None:
-        """Records how many of the last guessed tokens stood, before other scores replace theirs."""
-        if self._guesses is not None and self._guess.ids:
-            stood = self._sure - len(self._text) + len(self._guess.ids)
-            self._guesses.costs.learn(sum(self._guess.chances), stood)
-        self._guess = NO_GUESS
+        self.guessed += len(guess)
+        self._stepped = self.session.work.encoder_passes == passes
 
     def _keep(self, text: list[int], rows: torch.Tensor, sure: int) -> None:
         self._text, self._rows, self._sure = text, rows, sure
         self._start = len(text) + 1 - rows.shape[0]
         self._choices = []
 
-    def _next_guess(self, text: Sequence[int]) -> Guess:
-        """Tokens that may follow `text`, as many as pay."""
+    def _next_guess(self, text: Sequence[int]) -> tuple[int, ...]:
+        """Tokens that may follow `text`; none after a stop id."""
         if (guesses := self._guesses) is None or not (guesses.table.learnt or len(text) < len(self.tail)):
-            return NO_GUESS
-        self._settle_guess()
-        end, most = len(text), guesses.room(text)
-        if end < len(self.tail) and end and shared_length(self.tail, text) >= end - 1:
-            ids = tuple(self.tail[end : end + most])
-            guess = Guess(ids, tuple(_STANDS ** (1 + index) for index in range(len(ids))))
+            return ()
+        end = len(text)
+        if 0 < end < len(self.tail) and shared_length(self.tail, text) >= end - 1:
+            guess = tuple(self.tail[end : end + guesses.room(text)])
         else:
             guess = guesses.after(text)
-        if not guess.ids:
-            return NO_GUESS
-        stops = (index for index, id_ in enumerate(guess.ids) if id_ in self.stop_ids)  # nothing follows a stop id
-        reading = not self.session.is_read  # beside the rows of a prompt, those of guesses cost next to nothing
-        pay = len(guess.ids) if reading else guesses.costs.worth(guess.chances)
-        worth = min(pay, next(stops, most))
-        return Guess(guess.ids[:worth], guess.chances[:worth])
+        stops = (index for index, id_ in enumerate(guess) if id_ in self.stop_ids)
+        return guess[: next(stops, len(guess))]

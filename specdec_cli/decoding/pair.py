@@ -1,4 +1,4 @@
-"""The pair of models of a run, and what belongs to both: their vocabulary, their prompts, their costs and guesses."""
+"""The pair of models of a run, and what belongs to both: their vocabulary, their prompts, their guesses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.config.schema import Config
-from specdec_cli.decoding.costs import Costs
 from specdec_cli.decoding.guesses import OWN_SOURCES, Guesses, GuessTable, key_of
 from specdec_cli.decoding.length import capacity
 from specdec_cli.errors import ConfigError
@@ -38,7 +37,6 @@ class Pair:
     edge: AudioLM | Vllm | None
     cloud: AudioLM | RemoteModel | None
     vocab_size: int  # leading token ids that both may use
-    costs: Costs = field(default_factory=Costs, compare=False, repr=False)  # of their steps so far
     guess_table: GuessTable = field(default_factory=GuessTable, compare=False, repr=False)  # of their captions so far
 
     @classmethod
@@ -104,7 +102,7 @@ class Pair:
         asked = config.instruction_of(role, instruction), config.prompt.system
         key = key_of(model.weights or model.name, role, asked)
         most, longest = config.decoding.guess_tokens, config.decoding.max_new_tokens
-        return Guesses(self.guess_table, key, most, longest, self.costs.guesses[role])
+        return Guesses(self.guess_table, key, most, longest)
 
     def learn(
         self,

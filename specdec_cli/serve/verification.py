@@ -19,7 +19,6 @@ from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.http import FORGOTTEN, MalformedError
 from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.block import Draft
-from specdec_cli.decoding.costs import GuessCosts
 from specdec_cli.decoding.guesses import Guesses, GuessTable, key_of
 from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.decoding.pick import choices
@@ -43,7 +42,7 @@ class Service:
         self.limits, self.clips = limits, HeldClips(limits)
         self.metrics = Metrics(lambda: len(self.clips), lambda: self.clips.bytes)
         self._model, self._position_bytes = model, _position_bytes(model)
-        self._guess_table, self._guess_costs = GuessTable(), GuessCosts()
+        self._guess_table = GuessTable()
         self._longest_s = min(model.processor.window_s, limits.clip_s or model.processor.window_s)
         self._bounds = ClipBounds(model.processor, self._longest_s)
         self._engine = engine or ServeEngine([model], min(limits.sessions, limits.threads))
@@ -122,7 +121,7 @@ class Service:
         session = Session(model, prompt, clip.capacity, clip.vocab_size, self._engine)
         name, most = model.weights or model.name, clip.guess_tokens
         key = key_of(name, "cloud", prompt.ids)
-        guesses = Guesses(self._guess_table, key, most, clip.longest, self._guess_costs)
+        guesses = Guesses(self._guess_table, key, most, clip.longest)
         scores = NextScores(session, clip.scoring, clip.stop_ids, guesses)
         synonyms = clip.synonyms or NO_SYNONYMS
         verifier = LocalVerifier(scores, clip.acceptance, clip.longest, clip.top_n or 0, synonyms)

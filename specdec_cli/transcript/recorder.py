@@ -32,11 +32,7 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
         acceptance_rate=_ratio(accepted, drafted),
         escalation_rate=_ratio(len(escalated), len(rounds)) if cloud_takes_part else None,
         edge_token_share=_ratio(sources["edge"] + sources["accepted"], sources.total()),
-        # in a round without a draft, the first token is the cloud's own, no run-on
-        run_on=sources["cloud"] - sum(each.source[:1] == ("cloud",) for each in rounds) if cloud_takes_part else None,
         network_ms=sum_of_known(each.network_ms for each in rounds),
-        hidden_ms=sum_of_known(each.hidden_ms for each in rounds),
-        thrown_away=finished.thrown_away,
         near_ties=sum_of_known(each.near_ties for each in rounds),
         guessed=finished.guessed,
         guesses_kept=finished.guesses_kept,

@@ -7,11 +7,12 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from specdec_cli.errors import WrongFileError
 from specdec_cli.text import is_file_name, readable
 from specdec_cli.times import MOST_S
+from specdec_cli.transcript.earlier import settings_of, totals_fields
 from specdec_cli.transcript.round import Figure, Record, Round
 from specdec_cli.types import Decider, FinishReason, Flag, Measured, Mode
 
@@ -91,6 +92,8 @@ class EncoderPasses(Record):
 class Totals(Record):
     """Sums over the rounds. A ratio is null if its denominator is 0."""
 
+    _earlier = model_validator(mode="before")(totals_fields)
+
     tokens: int = Field(description="committed tokens, eos included")
     rounds: int
     escalations: int = Field(description="rounds that the cloud got for a reason")
@@ -101,12 +104,7 @@ class Totals(Record):
     acceptance_rate: float | None = Field(description="accepted / drafted")
     escalation_rate: float | None = Field(description="escalations / rounds; null if no cloud takes part")
     edge_token_share: float | None = Field(description="committed tokens that the edge drafted / tokens")
-    run_on: int | None = maybe(
-        "tokens that the cloud generated after its own of a round; null if it wrote all or nothing"
-    )
     network_ms: Figure | None = maybe("time on the network, ms; null for a loaded cloud")
-    hidden_ms: Figure | None = maybe("drafting of kept blocks while earlier ones were verified by a remote cloud, ms")
-    thrown_away: int | None = maybe("tokens drafted ahead in vain")
     near_ties: int | None = maybe("sum over the rounds; null if nothing was verified")
     guessed: int | None = maybe("tokens guessed and scored with the next one, by models loaded here; null: off")
     guesses_kept: int | None = maybe("of these, those that stood, each of which saved a forward; null: off")
@@ -227,7 +225,9 @@ class TranscriptHead(Record):
         default=(), description="what to know of settings and recording; left out if nothing"
     )
     models: Models
-    settings: dict[str, Any] = Field(description="decoding, gate and acceptance settings in force")
+    settings: Annotated[dict[str, Any], AfterValidator(settings_of)] = Field(
+        description="decoding, gate and acceptance settings in force"
+    )
 
     @property
     def good(self) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from specdec_cli.transcript.earlier import round_fields
 from specdec_cli.types import Reason, Source
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Round(Record):
     """One block: drafted, then kept or escalated, then committed."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
+    _earlier = model_validator(mode="before")(round_fields)
 
     index: Annotated[int, Field(ge=0)]
     """0-based number of the round"""
@@ -73,8 +75,6 @@ class Round(Record):
     """of each drafted token, nats"""
     candidates: _Known[tuple[tuple[int, Figure], ...]] = ()
     """most likely tokens at each drafted one: [id, probability]"""
-    hidden_ms: Figure | None = None
-    """time drafting the block while an earlier one was verified by a remote cloud, ms, not in `draft_ms`"""
     near_ties: int | None = None
     """positions whose two best scores the cloud's number format cannot tell apart"""
     bytes_up: int | None = None
@@ -119,7 +119,6 @@ class Round(Record):
             margin=tuple(token.margin for token in evidence),
             logprob=tuple(token.logprob for token in evidence),
             candidates=tuple(token.candidates for token in evidence),
-            hidden_ms=block.hidden_ms,
             near_ties=None if verdict is None else verdict.near_ties,
             bytes_up=None if verdict is None else verdict.bytes_up,
             bytes_down=None if verdict is None else verdict.bytes_down,

@@ -75,6 +75,7 @@ def recorded_settings(config: Config) -> dict[str, object]:
     wakes = config.decoding.defers and config.decoding.mode == "hybrid"
     return {
         **config.decoding.model_dump(mode="json", exclude={"mode", "defer"}),
+        "cost_ratio": config.decoding.cost_ratio if config.decoding.adapts else None,
         "closing": "on" if config.closes else None,
         "defer": config.decoding.defers or None,
         "gate": gate.name,

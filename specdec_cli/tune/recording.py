@@ -14,15 +14,14 @@ from pydantic import Field, ValidationError
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
 from specdec_cli.config.decoding_schema import AcceptanceConfig
-from specdec_cli.decoding.ahead import CloudCalls
 from specdec_cli.decoding.assemble import ends_of
-from specdec_cli.decoding.costs import Costs
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.decoding.pick import choices
+from specdec_cli.decoding.prefill import CloudPrefill
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import AudioContentError, TranscriptError, WrongFileError, as_specdec_error
@@ -131,7 +130,7 @@ def record_tracks(
     cloud_scores = pair.next_scores("cloud", cloud_prompt, settings, cloud_ids)
     verifier = LocalVerifier(cloud_scores, AcceptanceConfig(), settings.max_new_tokens)
     gate = Gate("always")
-    loop = Loop(drafter, verifier, gate, stop, settings, CloudCalls(settings, Costs(), drafter, gate))
+    loop = Loop(drafter, verifier, gate, stop, settings, CloudPrefill("lazy"))
     for _ in loop.run():
         pass
     drafted = drafter.propose((), settings.max_new_tokens, Gate("never").open(0)).ids

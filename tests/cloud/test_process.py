@@ -109,9 +109,7 @@ def test_captions_are_those_of_one_process(process):
     pair = mini_pair()
     for mode, k, seed in (("hybrid", 2, 1), ("hybrid", 5, 2), ("lossless", 5, 3), ("lossless", 3, 4)):
         unsure = {"gate__threshold": 0.2} if mode == "hybrid" else {}
-        away = captioner(
-            process.url, **process.client, decoding__mode=mode, decoding__k=k, decoding__draft_ahead="on", **unsure
-        )
+        away = captioner(process.url, **process.client, decoding__mode=mode, decoding__k=k, **unsure)
         edge_prompt, cloud_prompt = away.pair.prompts(away.config, voice(seed), away.setup.prompt)
         assert edge_prompt is not None
         assert cloud_prompt is not None

@@ -58,11 +58,11 @@ def failing_after(answers: int, case: Case, error: Exception | None = None) -> t
 @pytest.mark.ci
 @pytest.mark.parametrize("mode", ["hybrid", "lossless"])
 @pytest.mark.parametrize("answers", [0, 1, 2])
-@pytest.mark.parametrize("ahead", ["off", "on"])
-def test_the_edge_writes_on_alone(mode, answers, ahead):
+@pytest.mark.parametrize("prefill", ["lazy", "overlap"])
+def test_the_edge_writes_on_alone(mode, answers, prefill):
     degraded = 0
     for number in range(90_000, 90_008):
-        case = make_case(number, mode=mode, loop_period=0, max_new_tokens=14, draft_ahead=ahead, degrade=True)
+        case = make_case(number, mode=mode, loop_period=0, max_new_tokens=14, cloud_prefill=prefill, degrade=True)
         loop, verifier = failing_after(answers, case)
         rounds, finished = collect(loop.run())
         assert verifier.closed == 1
@@ -102,10 +102,11 @@ def test_in_an_adaptive_lossless_run_the_edge_drafts_on_where_the_cloud_wrote_al
     assert [round_.index for round_ in rounds] == list(range(len(rounds)))
 
 
-@pytest.mark.parametrize("ahead", ["off", "on"])
+@pytest.mark.parametrize("prefill", ["lazy", "overlap"])
 @pytest.mark.parametrize("error", [CloudError(REASON), DecodingError("a bug")])
-def test_lossless_promises_the_clouds_text_and_fails_without_it(error, ahead):
-    case = make_case(90_100, mode="lossless", max_new_tokens=18, min_new_tokens=18, loop_period=0, draft_ahead=ahead)
+def test_lossless_promises_the_clouds_text_and_fails_without_it(error, prefill):
+    fixed = {"max_new_tokens": 18, "min_new_tokens": 18, "loop_period": 0}
+    case = make_case(90_100, mode="lossless", cloud_prefill=prefill, **fixed)
     loop, verifier = failing_after(1, case, error)
     with pytest.raises(type(error), match=str(error)):
         list(loop.run())

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.decoding.block import Verdict
-from specdec_cli.decoding.costs import Costs
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import CloudError
@@ -19,60 +17,52 @@ from tests.decoding.test_degraded import failing_after
 from tests.laws.cases import collect, make_case
 from tests.tiers import few
 
+OVERLAP = {"mode": "lossless", "cloud_prefill": "overlap", "gate": "always"}
+
 
 def test_a_failed_clip_leaves_no_thread():
     before = set(threading.enumerate())  # threads of other tests may end meanwhile
-    case = make_case(90_100, mode="lossless", max_new_tokens=18, loop_period=0, draft_ahead="on")
+    case = make_case(90_100, max_new_tokens=18, loop_period=0, **OVERLAP)
     for _ in range(5):
         with pytest.raises(CloudError):
             list(failing_after(0, case)[0].run())
     assert set(threading.enumerate()) <= before
 
 
+def test_an_abandoned_stream_ends_its_thread():
+    before = set(threading.enumerate())
+    for number in range(133_000, 133_004):
+        loop = make_case(number, max_new_tokens=18, loop_period=0, **OVERLAP).loop()
+        events = loop.run()
+        next(events)
+        events.close()
+        assert set(threading.enumerate()) <= before
+        for session in (loop.drafter.session, loop.verifier.session):
+            if session.cache is not None and session.fed:
+                assert {layer.get_seq_length() for layer in session.cache.layers} == {session.length}
+
+
 def test_the_number_of_torch_threads_holds_beside_the_loop():
     """`torch.set_num_threads` counts for the thread that calls it alone."""
-    case, seen = make_case(90_400, mode="lossless", draft_ahead="on", gate="always"), list[int]()
+    case, seen = make_case(90_400, **OVERLAP), list[int]()
     loop = case.loop()
     verifier: Any = loop.verifier
-    verify = verifier.verify
+    prefill = verifier.prefill
 
-    def counting(*args: Any) -> Verdict:
+    def counting() -> None:
         seen.append(torch.get_num_threads())
-        return verify(*args)
+        prefill()
 
-    verifier.verify = counting
+    verifier.prefill = counting
     collect(loop.run())
-    assert set(seen) == {torch.get_num_threads()}
-
-
-@pytest.mark.parametrize(
-    ("ahead", "step_ms", "parallel", "drafts"),
-    [
-        ("auto", 4.0, True, True),
-        ("auto", 6.0, True, False),
-        ("auto", 4.0, False, False),
-        ("on", 6.0, False, True),
-        ("off", 4.0, True, False),
-    ],
-)
-def test_the_edge_drafts_ahead_by_itself_of_a_parallel_cloud_if_two_steps_fit_a_verification(
-    ahead, step_ms, parallel, drafts, monkeypatch
-):
-    case = make_case(90_600, mode="lossless", draft_ahead=ahead, cloud_prefill="overlap", max_new_tokens=6)
-    begun: list[int] = []
-    monkeypatch.setattr(Drafter, "draft_ahead", lambda *_: begun.append(1))
-    monkeypatch.setattr(Costs, "ratio", property(lambda _: step_ms / 10.0))
-    loop = case.loop()
-    loop.calls.cloud_is_parallel = parallel
-    collect(loop.run())
-    assert bool(begun) == drafts
+    assert seen == [torch.get_num_threads()]
 
 
 @pytest.mark.parametrize("mode", few(["hybrid", "lossless", "edge", "cloud"]))
-@pytest.mark.parametrize("ahead", few(["on", "auto"]))
-def test_no_circle_holds_a_finished_clip(mode, ahead):
+@pytest.mark.parametrize("prefill", few(["overlap", "lazy"]))
+def test_no_circle_holds_a_finished_clip(mode, prefill):
     """Its caches are given back at once, without waiting for the garbage collector."""
-    case = make_case(3, temperature=0.0, mode=mode, gate="always", draft_ahead=ahead)
+    case = make_case(3, temperature=0.0, mode=mode, gate="always", cloud_prefill=prefill)
     loop = case.loop()
     parts = [part for part in (loop.drafter, loop.verifier) if part is not None]
     held = [weakref.ref(part) for part in parts] + [weakref.ref(part.session) for part in parts]
@@ -90,7 +80,7 @@ def test_no_circle_holds_a_finished_clip(mode, ahead):
 @pytest.mark.parametrize("mode", ["hybrid", "lossless"])
 def test_other_clips_wait_for_no_answer_of_a_remote_model(mode, monkeypatch):
     """Neither for a draft of a remote edge, nor for a remote cloud that reads the clip early or verifies."""
-    case = make_case(90_700, mode=mode, gate="always", cloud_prefill="early", draft_ahead="off", max_new_tokens=8)
+    case = make_case(90_700, mode=mode, gate="always", cloud_prefill="early", max_new_tokens=8)
     outside, called, free = list[str](), set[str](), [False]
 
     @contextmanager
@@ -116,6 +106,6 @@ def test_other_clips_wait_for_no_answer_of_a_remote_model(mode, monkeypatch):
         for name in names:
             watch(owner, name)
     loop = case.loop()
-    loop.calls.step_aside = releasing
+    loop.prefill.step_aside = releasing
     collect(loop.run())
     assert (outside, called) == ([], {"propose", "prefill", "verify"})

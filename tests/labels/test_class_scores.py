@@ -63,7 +63,7 @@ def test_the_classes_of_a_caption_have_probabilities(mode, language):
     "settings",
     few(
         [
-            {"decoding__mode": "lossless", "decoding__run_on": 3},
+            {"decoding__mode": "lossless", "decoding__k": 3},
             {"decoding__mode": "lossless", "decoding__temperature": 1.0},
             {"decoding__mode": "hybrid", "gate__threshold": 0.1, "acceptance__rule": "rank"},
             {"decoding__mode": "cloud", "decoding__sentences": 1},

@@ -273,8 +273,6 @@ def mixed(rng: random.Random) -> dict[str, Any]:
         "top_k": rng.choice((None, 12)),
         "top_p": rng.choice((None, 0.9)),
         "cloud_prefill": rng.choice(("lazy", "early", "overlap")),
-        "draft_ahead": rng.choice(("auto", "on")),
-        "run_on": rng.choice((0, 0, 1, 3)),
         "stop_strings": rng.choice(((), (), tuple("aeiou"), ("Q", "zz"))),
         "sentences": rng.choice((None, None, 1)),
     }
@@ -294,9 +292,7 @@ def fast(number: int) -> dict[str, Any]:
     rng = random.Random(f"speed {number}")
     return {
         "k": "auto",
-        "cost_ratio": rng.choice((None, 0.02, 0.15, 0.9)),
-        "draft_ahead": "on",
-        "run_on": rng.choice((0, 0, 1, 3)),
+        "cost_ratio": rng.choice((0.02, 0.15, 0.2, 0.9)),
         "cloud_prefill": rng.choice(("lazy", "early", "overlap")),
     }
 

@@ -5,18 +5,11 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.decoding.costs import GuessCosts
 from tests.laws.cases import Case
 from tests.laws.checks import Check
 from tests.laws.tolerance import most_parting
 
 Run = Callable[[str, Iterable[Case], Check], list[Case]]
-
-
-@pytest.fixture(autouse=True)
-def nothing_depends_on_the_clock(monkeypatch) -> None:
-    """Every guess is scored, whatever it costs."""
-    monkeypatch.setattr(GuessCosts, "worth", lambda _, chances: len(chances))
 
 
 @pytest.fixture

@@ -160,7 +160,6 @@ class Reference:
         self._draft_ends = set(case.edge.processor.eos_ids) if decoding.mode == "hybrid" else self._stop_ids
         self._lengths: Lengths | None = None
         if decoding.k == "auto" and self._verifies:
-            assert decoding.cost_ratio is not None, "measured costs depend on the clock"
             self._lengths = Lengths(decoding.cost_ratio, lossless=decoding.mode == "lossless")
         self._loop_was_verified, self._loops, self._period = False, 0, decoding.loop_period
         self._awake = decoding.cloud_prefill in ("early", "overlap")
@@ -192,7 +191,7 @@ class Reference:
         else:
             now.reason = None  # nobody was asked
         if self._lengths is not None and verified:
-            self._lengths.verified(self._probabilities(), now.accepted)
+            self._lengths.verified(len(now.draft_ids), now.accepted)
         self._commit(new, verified)
         return now
 
@@ -206,8 +205,7 @@ class Reference:
         if whole:
             most = min(DEFERRED, max(SOLO_BLOCK, DEFERRED + 4 * len(self.text) - self._drafted))
         elif self._lengths is not None:
-            most, unclear = self._lengths.most()
-            self._call("length", unclear)
+            most = self._lengths.most()
         else:
             most = SOLO_BLOCK if decoding.k == "auto" else decoding.k
         size = min(most if self._verifies else max(most, 1), decoding.max_new_tokens - len(self.text))
@@ -369,7 +367,7 @@ class Reference:
         new = [*draft[: now.accepted], token]
         own: Source = "bonus" if now.accepted == len(draft) else "corrected"
         now.source = ["accepted"] * now.accepted + [own if draft else "cloud"]
-        most = self._decoding.run_on if draft else SOLO_BLOCK - 1
+        most = 0 if draft else SOLO_BLOCK - 1
         most = min(most, self._decoding.max_new_tokens - len(self.text) - 1)
         while len(new) - now.accepted - 1 < most and new[-1] not in self._stop_ids:
             new.append(self._own([*self.text, *new], draws))

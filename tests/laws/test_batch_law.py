@@ -176,7 +176,7 @@ def test_one_forward_serves_all_clips_that_wait_for_it(sizes):
 
 def test_no_more_clips_share_a_forward_than_allowed(monkeypatch, sizes):
     monkeypatch.setattr(engine, "MOST_CLIPS", 3)
-    decode_together(batch_of(12, 7, draft_ahead="off"), 7, begun_together(7))
+    decode_together(batch_of(12, 7), 7, begun_together(7))
     assert 1 < max(sizes) <= 3  # how many are ready at a time depends on the machine
 
 
@@ -228,21 +228,6 @@ def test_scores_that_turn_bad_in_a_joint_forward_fail_their_clip_alone(monkeypat
     seen = decode_together(batch, 4)
     assert isinstance(seen[2], DecodingError)
     assert not any(isinstance(seen[at], SpecdecError) for at in (0, 1, 3))
-
-
-def test_an_edge_that_fails_while_drafting_ahead_ends_its_clip(monkeypatch):
-    """Its block still waits for the cloud, which serves nobody while a clip is at work."""
-    batch = batch_of(630, 3, mode="lossless", draft_ahead="on", max_new_tokens=18, k=2, gate="always", acceptance=None)
-    failing = batch[0].edge
-
-    def broken(*_: Any, **__: Any) -> None:
-        raise DecodingError("no more drafts")
-
-    monkeypatch.setattr("specdec_cli.decoding.draft.Drafter.draft_ahead", broken)
-    assert failing is batch[1].edge
-    for ran in decode_together(batch, 3):
-        assert isinstance(ran, DecodingError)
-        assert ran.message == "no more drafts"
 
 
 @pytest.mark.parametrize("slotted", [False, True])
@@ -312,7 +297,7 @@ def test_a_clip_closed_half_way_leaves_the_others_going():
 @pytest.mark.parametrize("mode", ["edge", "lossless"])
 def test_closing_ends_every_clip_with_a_typed_error(mode):
     """One clip holds the others back, so that their scores are waited for when the models are closed."""
-    case = make_case(11, mode=mode, max_new_tokens=18, min_new_tokens=18, loop_period=0, draft_ahead="on")
+    case = make_case(11, mode=mode, max_new_tokens=18, min_new_tokens=18, loop_period=0)
     models, errors = Engine(), list[BaseException]()
 
     def run() -> None:
@@ -338,7 +323,7 @@ def test_closing_ends_every_clip_with_a_typed_error(mode):
 
 
 def test_the_serving_thread_keeps_no_finished_clip():
-    case = make_case(14, mode="lossless", draft_ahead="off", max_new_tokens=8)
+    case = make_case(14, mode="lossless", max_new_tokens=8)
     with Engine() as models:
         loop = case.loop(models)
         with models.clip():

@@ -101,8 +101,8 @@ def fed_once_law(case: Case) -> str | None:
 
 def once_case(number: int) -> Case:
     """Any mode; without loops, since what is drafted anew from the same text is fed again."""
-    ways = {"cloud_prefill": ("lazy", "early", "overlap")[number // 4 % 3], "run_on": number // 12 % 3}
-    return make_case(number, mode=MODES[number % 4], loop_period=0, draft_ahead=("off", "on")[number // 36 % 2], **ways)
+    prefill = ("lazy", "early", "overlap")[number // 4 % 3]
+    return make_case(number, mode=MODES[number % 4], loop_period=0, cloud_prefill=prefill)
 
 
 def clean_law(case: Case) -> str | None:

@@ -18,7 +18,7 @@ WAYS: Final[tuple[Mapping[str, Any], ...]] = (
     {"mode": "hybrid", "gate": "entropy", "threshold": 0.0, "wake": 0.0, "defer": True},
     {"defer": True},
     *({"k": "auto", "cost_ratio": cost} for cost in COSTS),
-    {"k": "auto"},  # as measured
+    {"k": "auto"},
     {"k": "auto", "mode": "cloud"},
     {"cloud_prefill": "early"},
     {"cloud_prefill": "overlap"},

@@ -16,7 +16,7 @@ def ends_case(number: int, gate: str | None = None) -> Case:
     """A pair in mode hybrid, each with many end ids of its own, few of them shared."""
     rng = random.Random(f"ends {number}")
     given: dict[str, Any] = {"mode": "hybrid", "min_new_tokens": rng.choice((0, 3, 5, 8)), "max_new_tokens": 12}
-    given |= {"defer": rng.random() < 0.3, "run_on": rng.choice((0, 0, 2))}
+    given["defer"] = rng.random() < 0.3
     if gate is not None:
         given |= {"gate": gate, "threshold": None, "loop_period": 0}
     case = make_case(number, **given)

@@ -17,10 +17,8 @@ MOST = 64
 
 def guess_case(number: int, **fixed: Any) -> Case:
     """A clip of any mode, in which a model may write on alone."""
-    sampled = {"temperature": (0.0, 0.0, 0.8)[number % 3], "run_on": (0, 8)[number // 5 % 2]}
-    return make_case(
-        number, mode=MODES[number // 4 % 4], loop_period=0, guess_tokens=(MOST, 1, 3)[number % 3], **sampled, **fixed
-    )
+    mode, most, temperature = MODES[number // 4 % 4], (MOST, 1, 3)[number % 3], (0.0, 0.0, 0.8)[number % 3]
+    return make_case(number, mode=mode, loop_period=0, guess_tokens=most, temperature=temperature, **fixed)
 
 
 def guess_law(case: Case) -> str | None:

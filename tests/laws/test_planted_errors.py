@@ -23,7 +23,6 @@ from tests.laws.planted import (
     stale_input,
     trusted_guess,
 )
-from tests.laws.test_ahead_law import mode_case, slowed_law
 from tests.laws.test_batch_law import batch_law, batch_of
 from tests.laws.test_cache_law import clean_law, fed_once_law, once_case
 from tests.laws.test_edge_law import edge_case, sampled_law
@@ -44,7 +43,6 @@ LAWS: dict[str, tuple[Make, Check]] = {
     "reference": (gated_case, reference_law),
     "reference, everything": (mixed_case, reference_law),
     "sampling": (sampled_case, reference_law),
-    "ahead": (mode_case, slowed_law),
     "speed, lossless": (lambda n: make_case(n, mode="lossless", **fast(n)), cloud_law),
     "speed, edge": (lambda n: edge_case(n).but(**fast(n)), edge_law),
     "guess": (guess_case, guess_law),

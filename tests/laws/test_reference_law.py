@@ -51,7 +51,7 @@ def test_sampled_rounds_equal_the_reference(law):
     def case(number: int) -> Case:
         rule = ("sampling", "rank", "prob", "typical", "class")[number // 2 % 5]
         temperature, top_k, top_p = (0.7, 1.0, 1.3)[number % 3], (None, 12)[number % 2], (None, 0.95)[number // 3 % 2]
-        drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "run_on": (0, 3)[number // 5 % 2]}
+        drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
         return make_case(number, mode="hybrid", acceptance=rule, loop_period=0, **drawn)
 
     law("reference, sampled", map(case, numbers(50_000, 0.16)), reference_law)
@@ -66,15 +66,6 @@ def test_blocks_that_pay_equal_the_reference(law):
 
     ran = law("reference, k auto", map(case, numbers(55_000, 0.12)), reference_law)
     assert cases() < ENOUGH or len({len(round_.draft_ids) for round_ in rounds_of(ran)}) > 4
-
-
-def test_running_on_equals_the_reference(law):
-    def case(number: int) -> Case:
-        rule, run_on = GREEDY_RULES[number % 5], 1 + number // 5 % 4
-        return make_case(number, mode="hybrid", acceptance=rule, loop_period=0, run_on=run_on)
-
-    ran = law("reference, run on", map(case, numbers(120_000, 0.08)), reference_law)
-    assert cases() < ENOUGH or sum(round_.source.count("cloud") for round_ in rounds_of(ran)) > 10
 
 
 def test_deferred_rounds_equal_the_reference(law):

@@ -116,15 +116,13 @@ def over_the_wire(servers, law) -> Any:
 
 
 def ways(number: int, **fixed: Any) -> Case:
-    """A case with a rule, prefill, run-on and drafting ahead that depend on its number."""
+    """A case with a rule and a prefill that depend on its number."""
     rng = random.Random(number)
     rule = rng.choice(("greedy", "greedy", "rank", "prob", "typical", "class"))
     drawn: dict[str, Any] = {
         "mode": "lossless" if rule == "greedy" and rng.random() < 0.5 else "hybrid",
         "acceptance": rule,
         "cloud_prefill": rng.choice(("lazy", "early", "overlap")),
-        "draft_ahead": ("on", "off")[number % 2],
-        "run_on": rng.choice((0, 0, 1, 3)),
     }
     if rng.random() < 0.3:  # drawn tokens are the same, too
         drawn |= {"acceptance": None, "temperature": rng.choice((0.7, 1.5)), "top_p": rng.choice((None, 0.9))}
@@ -148,10 +146,10 @@ def test_a_cloud_alone_writes_what_it_would_write_here(servers, law):
 
 @pytest.mark.ci
 def test_nothing_is_generated_past_the_limit_of_tokens(servers):
-    """A remote cloud runs on exactly as far as one in this process does."""
+    """A remote cloud writes alone exactly as far as one in this process does."""
     for number in range(76_000, 76_010):
         lengths = {"max_new_tokens": 5 + number % 3, "guess_tokens": 0}
-        case = make_case(number, mode="lossless", k=3, run_on=8, loop_period=0, **lengths)
+        case = make_case(number, mode="lossless", k="auto", cost_ratio=9.0, loop_period=0, **lengths)
         _, far = collect(far_loop(case, servers.link(case)).run())
         _, here = as_sent(case).run()
         assert far.token_ids == here.token_ids
@@ -208,9 +206,8 @@ def test_the_clip_goes_out_once_and_only_if_a_block_escalates(servers):
 
 @pytest.mark.parametrize("mode", few(["lossless", "cloud"]))
 def test_a_server_guesses_from_the_captions_that_it_has_finished(mode):
-    case = make_case(
-        7, mode=mode, temperature=0.0, acceptance=None, loop_period=0, max_new_tokens=18, k=2, run_on=8, guess_tokens=8
-    )
+    given = {"temperature": 0.0, "acceptance": None, "loop_period": 0, "max_new_tokens": 18, "guess_tokens": 8}
+    case = make_case(7, mode=mode, k="auto", cost_ratio=9.0, **given)  # lossless, too, the cloud writes alone
     with serving(case.cloud) as served, remote_cloud(served.url, case.edge) as link:
         forwards, texts = [], set()
         for _ in range(3):

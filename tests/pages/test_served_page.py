@@ -146,7 +146,7 @@ def test_settings_are_those_in_force(served):
 
 def test_the_page_has_words_for_every_flag_reason_mode_and_fate():
     words = asset("serve-result.js", "tokens.js")
-    fates = {*get_args(Source), "rejected", "cut", "run_on"}
+    fates = {*get_args(Source), "rejected", "cut"}
     reasons = set(get_args(Reason)) - set(get_args(GateName))
     for name in (*get_args(Flag), *reasons, *get_args(Mode), *Lexicon.load().attributes, *fates):
         assert re.search(rf"\b{name}: ", words), name

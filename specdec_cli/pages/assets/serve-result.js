@@ -2,7 +2,7 @@
 
 const MEANINGS = {
   edge: "端侧草拟，未经核对", accepted: "端侧草拟，云端接受", rejected: "端侧草拟，云端否决", cut: "未被核对：位于被否决的词之后，或在停止规则之后",
-  corrected: "云端的更正", bonus: "云端的附加词", run_on: "云端在自己的词之后续写", cloud: "由云端单独生成",
+  corrected: "云端的更正", bonus: "云端的附加词", cloud: "由云端单独生成",
 };
 const CHINESE = {
   voice: "声音", rate: "语速", pitch: "音高", range: "语调起伏", volume: "音量", pauses: "停顿", timbre: "音色", emotion: "情绪",
@@ -41,13 +41,12 @@ const named = (name) => say(name, CHINESE[name] ?? name);
 // Text, fate, entropy and gate's figure of each token of a round, as `token_fates.tokens` has them.
 function fatesOf({ draft_pieces, committed_pieces, source, accepted, entropy, gate_values }) {
   const stood = Math.min(committed_pieces.length, source.length, accepted);
-  const own = source.includes("corrected") || source.includes("bonus");
   const fate = (index) => (index < stood ? source[index] : index === stood && source.includes("corrected") ? "rejected" : "cut");
   const drafted = [...committed_pieces.slice(0, stood), ...draft_pieces.slice(stood)];
   const added = committed_pieces.slice(stood).map((piece, index) => [piece, source[stood + index]]);
   return [
     ...drafted.map((piece, index) => [piece, fate(index), entropy[index] ?? null, gate_values[index] ?? null]),
-    ...added.map(([piece, origin]) => [piece, origin === "cloud" && own ? "run_on" : origin, null, null]),
+    ...added.map(([piece, origin]) => [piece, origin, null, null]),
   ];
 }
 

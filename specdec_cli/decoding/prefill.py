@@ -1,0 +1,55 @@
+"""When the cloud reads a clip: at its first call, before the edge drafts, or beside the edge."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Literal
+
+from specdec_cli.decoding.block import AnyVerifier
+
+
+@dataclass(eq=False)
+class CloudPrefill:
+    """The cloud's prefill of one clip, in the clip's own thread or in another one.
+
+    Attributes:
+        begun: whether the cloud has read the clip, or reads it now, so that a further call costs little.
+    """
+
+    when: Literal["lazy", "early", "overlap"]
+    step_aside: Callable[[], AbstractContextManager[None]] = nullcontext  # around waits that are not for a forward
+    begun: bool = field(default=False, init=False)
+    _thread: ThreadPoolExecutor | None = field(default=None, init=False)
+    _reading: Future[None] | None = field(default=None, init=False)
+
+    def begin(self, cloud: AnyVerifier) -> None:
+        """Lets the cloud read the clip now, unless it does so at its first call."""
+        if self.when == "early":
+            with self.step_aside() if cloud.is_remote else nullcontext():
+                cloud.prefill()
+        elif self.when == "overlap":
+            torch = sys.modules.get("torch")  # its number of threads holds only in the thread that sets it
+            threads = (torch.set_num_threads, (torch.get_num_threads(),)) if torch else ()
+            self._thread = ThreadPoolExecutor(1, "cloud", *threads)
+            self._reading = self._thread.submit(cloud.prefill)
+        self.begun = self.when != "lazy"
+
+    def join(self) -> None:
+        """Waits until the other thread has read the clip. A failure there shows at the call of the cloud that follows.
+
+        That call is the first one.
+        """
+        if self._reading is not None:
+            with self.step_aside():  # the prefill may wait until no clip is at work
+                wait([self._reading])
+        self.begun = True
+
+    def close(self) -> None:
+        """Waits for a running prefill, and ends the thread."""
+        if self._thread is not None:
+            with self.step_aside():
+                self._thread.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,32 @@
+"""What earlier lines of schema 1 hold and later ones do not: it is read and dropped."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+_OF_ROUNDS: Final = frozenset({"hidden_ms"})
+_OF_TOTALS: Final = frozenset({"run_on", "hidden_ms", "thrown_away"})
+_OF_SETTINGS: Final = frozenset({"draft_ahead"})
+"""Settings that changed no caption."""
+
+
+def round_fields(values: Any) -> Any:
+    """The fields of a round."""
+    return _without(values, _OF_ROUNDS)
+
+
+def totals_fields(values: Any) -> Any:
+    """The fields of a line's totals."""
+    return _without(values, _OF_TOTALS)
+
+
+def settings_of(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a line; one that is at the value that always holds now says nothing."""
+    values = _without(values, _OF_SETTINGS)
+    return {name: value for name, value in values.items() if (name, value) != ("run_on", 0)}
+
+
+def _without(values: Any, names: frozenset[str]) -> Any:
+    if not isinstance(values, dict) or names.isdisjoint(values):
+        return values
+    return {name: value for name, value in values.items() if name not in names}
