@@ -152,7 +152,7 @@ class Captioner:
 
     def _grounds(self, lexicon: Lexicon) -> Lexicon | None:
         """The lexicon, if the settings compare its claims with the sound and it has limits for them."""
-        return lexicon if self.config.gate.grounded and lexicon.measures else None
+        return lexicon if self.config.gate.grounded and lexicon.measured else None
 
     def _with(self, **changes: Any) -> Captioner:
         changed = copy(self)

@@ -49,6 +49,15 @@ WORDS: Final[dict[Language, dict[str, dict[str, str]]]] = {
 }
 """The word that names each class. A caption holds one of them for each attribute that its style mentions."""
 
+
+def fixed_words() -> dict[Language, dict[str, str]]:
+    """Language -> attribute -> the words for its classes: `specdec_words` of a checkpoint's config.json."""
+    return {
+        language: {name: " ".join(words.values()) for name, words in attributes.items()}
+        for language, attributes in WORDS.items()
+    }
+
+
 TEMPLATES: Final[dict[tuple[Language, Style], str]] = {
     ("zh", "default"): (
         "说话人是{voice}，语速{rate}，音调{pitch}，起伏{range}，音量{volume}，停顿{pauses}。听起来情绪{emotion}。"

@@ -14,6 +14,7 @@ from transformers import (
     WhisperFeatureExtractor,
 )
 
+from training.captions import fixed_words
 from training.features import MEL_BINS
 
 IGNORED_PREFIX: Final = "visual."
@@ -27,6 +28,7 @@ def save_checkpoint(
     model.config.dtype = torch.float16
     model.config.architectures = ["Qwen2_5OmniThinkerForConditionalGeneration"]
     model.config.specdec_prompts = "shipped"  # the pair follows no others, which specdec warns of
+    model.config.specdec_words = fixed_words()  # so that the sound bans the right ones (docs/gates.md)
     model.config.save_pretrained(folder)
     weights = {name: value.detach().to(torch.float16).contiguous() for name, value in model.state_dict().items()}
     weights = {_stored_name(name): value for name, value in weights.items()}

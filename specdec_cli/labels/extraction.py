@@ -51,6 +51,16 @@ class Reading:
     mention: Mention
 
 
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The known phrase at the end of a text."""
+
+    start: int  # its first unit; the number of units if no known phrase is there
+    named: frozenset[tuple[str, str]] = frozenset()  # (attribute, class) that it names
+    may_name: frozenset[tuple[str, str]] = frozenset()  # of all nouns that may follow, if it goes with one and has none
+    is_noun: bool = False  # whether a word for a class may go with it
+
+
 class Caption:
     """A caption's units, the known phrases in it, and everything that they name, denied or not."""
 
@@ -60,7 +70,7 @@ class Caption:
         outside = [one for one in every if not any(start <= one.start and one.end <= end for start, end in quoted)]
         self._mentions = outside if any(mention.meaning.speaks for mention in outside) else every
         nearest = ((at, self._nearest(at)) for at, word in enumerate(self._mentions) if word.meaning.near)
-        nouns = {at: noun for at, noun in nearest if noun is not None}
+        self._nouns = nouns = {at: noun for at, noun in nearest if noun is not None}
         self._named = list[Reading]()
         for at, word in enumerate(self._mentions):  # beside its noun or, where that gives nothing, by itself
             if at in nouns:
@@ -89,6 +99,17 @@ class Caption:
                 if absent and noun.clause not in clauses and self._negated(name, noun, NOUN_REACH[self._language]):
                     found.append(Reading(name, absent, "plain", noun))
         return found
+
+    def last(self) -> Ending:
+        """The known phrase at the very end, and what it names."""
+        at = len(self._mentions) - 1
+        if at < 0 or (word := self._mentions[at]).end < len(self._row):
+            return Ending(len(self._row))
+        named = frozenset((one.attribute, one.class_) for one in self.readings() if one.mention == word)
+        denied = any(one.marks("negation") or one.marks("denial") for one in self._before(word))
+        beside = word.meaning.near if at not in self._nouns and not denied else {}
+        may_name = frozenset((name, class_) for (name, _), class_ in beside.items())
+        return Ending(word.start, named, may_name, is_noun=bool(word.meaning.topics))
 
     def _about(self, attribute: str) -> list[Reading]:
         return [one for one in self._named if one.attribute == attribute]

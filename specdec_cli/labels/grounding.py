@@ -9,11 +9,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
+from specdec_cli.labels.class_words import ClassWords
 from specdec_cli.labels.lexicon import Lexicon
 from specdec_cli.labels.probabilities import Decode, rivals
 from specdec_cli.prompts import Language
-from specdec_cli.types import Claim, Measured
+from specdec_cli.types import Candidates, Claim, Measured
+
+LEAST_FITTING: Final = 0.01
+"""Least probability of a token that names a class which the sound allows, for others to be banned."""
+
+NOTHING: Final[frozenset[int]] = frozenset()
 
 
 @dataclass(eq=False)
@@ -27,6 +34,7 @@ class Grounding:
         caption: the part of a text that is the caption.
         measure: measures the sound.
         arbitrates: whether drafted tokens may stand; see `stands`.
+        words: finds the classes that tokens name; None: the sound bans nothing.
     """
 
     lexicon: Lexicon
@@ -35,6 +43,7 @@ class Grounding:
     caption: Callable[[str], str]
     measure: Callable[[], Measured]
     arbitrates: bool = True
+    words: ClassWords | None = None
     _begun: Future[Measured] | None = field(default=None, init=False)
     # what was found before: rounds and replays come to the same texts again. Caches of bound methods would keep the
     # sound of a clip until the garbage collector finds them
@@ -107,3 +116,39 @@ class Grounding:
     def _may_fit(self, labels: dict[str, str | None], attribute: str, class_: str) -> bool:
         claims = self.lexicon.claims({**labels, attribute: class_}, self.measured, nominal=True)
         return any(each.agrees is not False for each in claims if each.attribute == attribute)
+
+    def banned(self, text: Sequence[int], likeliest: Candidates) -> frozenset[int]:
+        """Which of the likeliest tokens after `text` the sound bans.
+
+        A token is banned if all classes that it may come to name are new to the text and contradict the sound, and if
+        there is an answer: a token, of a probability of at least `LEAST_FITTING`, that can only name classes of the
+        same attributes that the sound allows.
+        """
+        if (words := self.words) is None:
+            return NOTHING
+        text, naming = tuple(text), [(id_, p) for id_, p in likeliest if words.touches(id_)]
+        likely = (self._judged(words, text, id_) for id_, p in naming if p >= LEAST_FITTING)
+        answers = [attributes for attributes, allowed, _ in likely if allowed]
+        if not answers:
+            return NOTHING
+        judged = ((id_, *self._judged(words, text, id_)) for id_, _ in naming)
+        return frozenset(
+            id_
+            for id_, attributes, allowed, new in judged
+            if new and allowed is False and any(answer <= attributes for answer in answers)
+        )
+
+    def _judged(self, words: ClassWords, text: tuple[int, ...], token: int) -> tuple[frozenset[str], bool | None, bool]:
+        """Of the classes that a token may come to name: their attributes, whether the sound allows them, and whether
+        the text has not named one of them. None: the sound allows some, or that is not known.
+        """
+        if not (named := words.naming(text, token, self.language)):
+            return frozenset(), None, False
+        labels = words.labels(text, self.language)
+        classes = [(name, class_) for name, class_, sure in named if sure or labels[name] is None]
+        allowed = {self.lexicon.allows(name, class_, labels, self.measured) for name, class_ in classes}
+        return (
+            frozenset(name for name, _ in classes),
+            allowed.pop() if len(allowed) == 1 else None,
+            any(labels[name] != class_ for name, class_ in classes),
+        )

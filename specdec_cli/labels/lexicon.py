@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import multimode
 from typing import Final, get_args
 
-from specdec_cli.labels.extraction import Caption, Reading, Strength
+from specdec_cli.labels.extraction import Caption, Ending, Reading, Strength
 from specdec_cli.labels.lexicon_file import LexiconFile, Span, read_lexicon, rules_of, shipped
 from specdec_cli.labels.units import folded
 from specdec_cli.labels.vocabulary import UNCLASSED, Vocabulary
@@ -58,9 +58,23 @@ class Lexicon:
         return cls.load()
 
     @property
-    def measures(self) -> bool:
-        """Whether any class has limits of a measured figure."""
-        return any(rules.measured for rules in self._rules.values())
+    def measured(self) -> tuple[str, ...]:
+        """The attributes whose classes have limits of a measured figure."""
+        return tuple(name for name, rules in self._rules.items() if rules.measured)
+
+    def allows(self, attribute: str, class_: str, labels: Mapping[str, str | None], measured: Measured) -> bool | None:
+        """Whether the sound allows a text with these labels to name a class of a measured attribute (`Fit.decided`).
+
+        None if that is not known: there is no figure, or a `where` waits for a class that the text has not named yet.
+        """
+        for fit in self._rules[attribute].measured:
+            if not all(labels.get(name) in (None, value) for name, value in fit.where.items()):
+                continue
+            if not fit.where.items() <= labels.items():
+                return None
+            if class_ in fit.classes:
+                return fit.decided(class_).holds(getattr(measured, fit.figure))
+        return None
 
     def labels(self, text: str, language: Language) -> dict[str, str | None]:
         """The class that a caption names for every attribute; None where it names none.
@@ -102,10 +116,18 @@ class Lexicon:
         return tuple(dict.fromkeys(word for word in words if word))
 
     def _read(self, text: str, language: Language) -> tuple[list[Reading], Vocabulary]:
-        """What a text names in the language that it is written in, which may not be the one asked for."""
-        found = language_of(text)
-        of = next((known for known in self.vocabularies if known == found), language)
+        """What a text names in the language that it is written in."""
+        of = self.language_of(text, language)
         return Caption(text, self.vocabularies[of], self._rules, of).readings(), self.vocabularies[of]
+
+    def language_of(self, text: str, asked: Language) -> Language:
+        """The language that a text is written in, which may not be the one asked for."""
+        found = language_of(text)
+        return next((known for known in self.vocabularies if known == found), asked)
+
+    def last(self, row: Sequence[str], language: Language) -> Ending:
+        """The known phrase at the end of a row of units, and what it names."""
+        return Caption(" ".join(row), self.vocabularies[language], self._rules, language).last()
 
     def _decide(self, attribute: str, readings: Sequence[Reading]) -> Reading | None:
         """The first reading of the class that those of one attribute come to, by the rules of `labels`."""
@@ -131,13 +153,12 @@ class Lexicon:
         """One claim for every attribute that can be measured: its class, its figure, and the values that fit the class.
 
         Of several entries under `measured` the first counts whose `where` the labels satisfy and which has the class;
-        entries of a file that extends the shipped one stand before the shipped ones. `nominal`: the values that fit
-        are those between the `borders` of the class.
+        entries of a file that extends the shipped one stand before the shipped ones.
         """
         claims = []
         for name, rules in self._rules.items():
             said, right = labels.get(name), [fit for fit in rules.measured if fit.where.items() <= labels.items()]
             for fit in [fit for fit in right if said in fit.classes][:1] or right[:1]:
-                span = fit.nominal(said or "") if nominal else fit.classes.get(said or "", Span())
+                span = fit.decided(said or "") if nominal else fit.classes.get(said or "", Span())
                 claims.append(Claim(name, said, fit.figure, getattr(measured, fit.figure), span.least, span.most))
         return tuple(claims)

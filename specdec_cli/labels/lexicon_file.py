@@ -64,6 +64,12 @@ class Span(_Part):
     least: float | None = None
     most: float | None = None
 
+    def holds(self, value: float | None) -> bool | None:
+        """Whether a value lies within; None if there is no value or no limit."""
+        if value is None or (self.least is None and self.most is None):
+            return None
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
 
 class Fit(_Part):
     """Which values of a figure of `Measured` fit which class, for captions that name the classes in `where`."""
@@ -72,22 +78,25 @@ class Fit(_Part):
     where: dict[Name, Name] = {}
     classes: dict[Name, Span]
     borders: list[float] = []  # between one class and the next, in their order
+    bands: list[Annotated[float, Field(ge=0)]] = []  # how far beyond each border both of its classes fit; none: 0
 
-    def nominal(self, class_: str) -> Span:
-        """Values between the borders of a class; without borders, the values that fit it."""
+    def decided(self, class_: str) -> Span:
+        """Values at which the sound allows a class: up to its borders and their bands; without borders its limits."""
         if not self.borders or class_ not in self.classes:
             return self.classes.get(class_, Span())
-        at = list(self.classes).index(class_)
-        least, most = ([None, *self.borders][at], [*self.borders, None][at])
+        at, bands = list(self.classes).index(class_), self.bands or [0.0] * len(self.borders)
+        least = self.borders[at - 1] - bands[at - 1] if at else None
+        most = self.borders[at] + bands[at] if at < len(self.borders) else None
         return Span(least=least, most=most)
 
-    @field_validator("borders")
+    @field_validator("borders", "bands")
     @classmethod
-    def _one_between_each_two_classes(cls, borders: list[float], info: ValidationInfo) -> list[float]:
-        needed = len(info.data.get("classes", ())) - 1
-        if len(borders) != needed or borders != sorted(borders):
-            raise ValueError(f"{needed + 1} classes have {needed} borders, in rising order")
-        return borders
+    def _one_between_each_two_classes(cls, given: list[float], info: ValidationInfo) -> list[float]:
+        needed, name = len(info.data.get("classes", ())) - 1, info.field_name
+        if len(given) != needed or (name == "borders" and given != sorted(given)):
+            order = "in rising order" if name == "borders" else "one for each border"
+            raise ValueError(f"{needed + 1} classes have {needed} {name}, {order}")
+        return given
 
 
 class WheelGroup(_Part):

@@ -1,11 +1,13 @@
 """Captions say every class of their style with its controlled word, and can be read back."""
 
 import itertools
+import json
+from importlib import resources
 
 import pytest
 
 from specdec_cli.prompts import PROMPTS
-from training.captions import TEMPLATES, WORDS, attributes_of, compose, is_well_formed, parse
+from training.captions import TEMPLATES, WORDS, attributes_of, compose, fixed_words, is_well_formed, parse
 from training.labels import ATTRIBUTES, CLASSES
 
 KINDS = list(TEMPLATES)
@@ -34,3 +36,10 @@ def test_every_prompt_has_a_template_and_every_class_a_word():
     for attributes in WORDS.values():
         assert {name: tuple(attributes[name]) for name in ATTRIBUTES} == CLASSES
     assert all(class_ == word for words in WORDS["en"].values() for class_, word in words.items())
+
+
+@pytest.mark.parametrize("role", ["edge", "cloud"])
+def test_the_shipped_checkpoints_say_what_their_words_mean(role):
+    config = json.loads((resources.files("specdec_cli") / "mini" / "weights" / role / "config.json").read_text())
+    assert config["specdec_words"] == fixed_words()
+    assert fixed_words()["en"]["pitch"] == "low medium high"

@@ -1,0 +1,197 @@
+"""Which classes a text comes to name with one more token: those of the phrases that end, or begin, at its end.
+
+A word that goes with a noun names the class of its noun, if that stands before it ("the pitch is low", 音调较低).
+Before its noun ("low") it may name one of every attribute that it goes with. A phrase also begins within a word: 大
+begins 大小适中, "mod" begins "moderately paced".
+
+A model of fixed wording says of its words what they mean, in `specdec_words` of its config.json.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from specdec_cli.labels.extraction import Ending
+from specdec_cli.labels.lexicon import Lexicon
+from specdec_cli.labels.probabilities import Decode
+from specdec_cli.labels.units import ENDS, GAP, units
+from specdec_cli.labels.vocabulary import Meaning, Steps
+from specdec_cli.prompts import Language
+
+Words = Mapping[str, Mapping[str, str]]
+"""Language -> attribute -> the words with which a model of fixed wording names its classes, and nothing else."""
+
+_LONGEST: Final = 8
+"""Units at the end of a text within which a phrase may have begun."""
+_LETTERS: Final = 3
+"""Latin letters from which the beginning of a word tells how it goes on."""
+
+
+class Named(NamedTuple):
+    """A class that a text may come to name."""
+
+    attribute: str
+    class_: str
+    sure: bool  # False: a noun is still to come, and hardly one of an attribute that the text has named
+
+
+Naming = frozenset[Named]
+_NOTHING: Final[Naming] = frozenset()
+
+
+class ClassWords:
+    """Finds the classes that tokens name. Answers are kept, since captions name the same few things.
+
+    Args:
+        lexicon: has the phrases.
+        attributes: whose classes are looked for.
+        decode: token ids to text.
+        words: of a model of fixed wording; None: the lexicon alone says what a word means.
+    """
+
+    def __init__(
+        self, lexicon: Lexicon, attributes: Collection[str], decode: Decode, words: Words | None = None
+    ) -> None:
+        self._lexicon, self._attributes, self._decode = lexicon, frozenset(attributes), decode
+        self._fixed = defaultdict[tuple[str, Steps], set[str]](set)
+        for language, of in (words or {}).items():
+            for name, own in of.items():
+                for word in own.split():
+                    self._fixed[language, tuple(units(word))].add(name)
+        self._phrases = {language: defaultdict[str, list[Steps]](list) for language in lexicon.vocabularies}
+        self._ends, self._begins, self._stems = set[str](), set[str](), list[str]()
+        for language, vocabulary in lexicon.vocabularies.items():
+            for steps, meaning in vocabulary.meanings.items():
+                self._phrases[language][steps[0][0]].append(steps)
+                if any(name in self._attributes for name, _ in meaning.said):
+                    self._add(steps)
+        self.touches = lru_cache(maxsize=1 << 16)(self._touches)
+        self.naming = lru_cache(maxsize=1 << 14)(self._naming)
+        self.labels = lru_cache(maxsize=1 << 11)(self._labels)
+        self._text = lru_cache(maxsize=1 << 11)(decode)
+        self._found = lru_cache(maxsize=1 << 12)(self._find)
+
+    def _add(self, steps: Steps) -> None:
+        """Adds a phrase to what `_touches` knows."""
+        if steps[-1].endswith("*"):
+            self._stems.append(steps[-1].removesuffix("*"))
+        self._ends.add(steps[-1])
+        for step in steps:
+            if _is_latin(step):
+                self._begins.update(step[:end] for end in range(_LETTERS, len(step)))
+            elif step != GAP:
+                self._begins.add(step)
+
+    def _touches(self, token: int) -> bool:
+        """Whether a token may end or begin a phrase that names a class; where none does, nothing has to be read."""
+        text = self._decode((token,))
+        last = next((unit for unit in reversed(units(text)) if unit.isalnum()), None)
+        if last is None or "\ufffd" in text:
+            return "\ufffd" in text  # part of a character
+        return last in self._ends or last in self._begins or any(map(last.startswith, self._stems))
+
+    def _labels(self, text: tuple[int, ...], language: Language) -> Mapping[str, str | None]:
+        """The class that a text names for every attribute."""
+        return self._lexicon.labels(self._text(text), language)
+
+    def _naming(self, text: tuple[int, ...], token: int, language: Language) -> Naming:
+        """What a text may come to name with one more token.
+
+        Empty if the token adds nothing to what the text began to name; if a phrase that it ends or begins may mean
+        something of another kind; and for tokens inside a Latin word and in quoted speech.
+        """
+        written, longer = self._text(text), self._decode((*text, token))
+        if longer.count('"') % 2 or longer.count("“") > longer.count("”"):
+            return _NOTHING
+        before, row = units(written), units(longer)
+        marked = bool(row) and not row[-1].isalnum()
+        while row and not row[-1].isalnum():
+            row.pop()
+        if len(row) <= len(before) or row[: len(before)] != before:
+            return _NOTHING
+        start = max((at + 1 for at, unit in enumerate(before) if unit in ENDS), default=0)
+        own = self._lexicon.language_of(written, language)
+        return self._found(tuple(row[start:]), len(before) - start, own, marked)
+
+    def _find(self, row: Steps, fresh: int, language: Language, marked: bool) -> Naming:
+        """See `_naming`: the last sentence in units, the token's first unit, and whether a mark ends the token."""
+        end = self._lexicon.last(row, language)
+        named = {one for one in _named(end) if one.attribute in self._attributes}
+        if fixed := self._fixed_wording(row, language):
+            return frozenset(one._replace(sure=True) for one in named if one.attribute in fixed)
+        is_ended = end.start < len(row)
+        if is_ended and (end.is_noun or not named or {name for name, _ in end.named} - self._attributes):
+            return _NOTHING
+        is_new = is_ended
+        if is_ended and end.start < fresh:  # the text has begun this phrase: what has it named so far?
+            is_new = not _pairs(named) <= _pairs(_named(self._lexicon.last(row[:fresh], language)))
+        if not (marked or (is_ended and _is_latin(row[-1]))):
+            has_noun = bool(named) and not end.may_name
+            for meaning in self._begun(row, fresh, language):
+                said = self._said(meaning, _pairs(named), has_noun=has_noun)
+                if said is None:
+                    return _NOTHING
+                named |= {Named(*pair, sure=False) for pair in said}
+                is_new = is_new or bool(said)
+        return frozenset(named) if is_new else _NOTHING
+
+    def _fixed_wording(self, row: Steps, language: Language) -> Collection[str]:
+        """The attributes that the fixed word at the end of a row names; none if there is no such word."""
+        ends = (row[-size:] for size in range(1, min(len(row), _LONGEST) + 1))
+        return next((of for end in ends if (of := self._fixed.get((language, end)))), ())
+
+    def _begun(self, row: Steps, fresh: int, language: Language) -> Iterator[Meaning]:
+        """The phrases that go on within the last word of a row, and in which the token's first unit lies."""
+        is_latin = _is_latin(row[-1])
+        if is_latin and len(row[-1]) < _LETTERS:
+            return
+        meanings = self._lexicon.vocabularies[language].meanings
+        for start in range(max(len(row) - _LONGEST, 0), fresh + 1):
+            for steps in self._phrases[language].get(row[start][0], ()):
+                if _begins(steps, row[start:], is_latin=is_latin):
+                    yield meanings[steps]
+
+    def _said(self, meaning: Meaning, named: Pairs, *, has_noun: bool) -> Pairs | None:
+        """The classes that a longer phrase adds to those `named`; None if it may mean something of another kind.
+
+        `has_noun`: the words so far have their noun, so that the phrase goes with the same noun or needs none.
+        """
+        names = {name for name, _ in meaning.said}
+        nouns = {name for name, _ in named} if has_noun else self._attributes
+        said = frozenset((name, class_) for name, class_ in meaning.said if name in nouns)
+        if meaning.topics:
+            return None
+        if said:
+            return said - named if said <= named or has_noun or names <= self._attributes else None
+        is_elsewhere = has_noun and ("nothing" in meaning.markers or (names and names <= self._attributes))
+        return said if is_elsewhere else None
+
+
+Pairs = frozenset[tuple[str, str]]
+
+
+def _named(end: Ending) -> set[Named]:
+    """What a phrase names, and may name."""
+    sure = {Named(*pair, sure=True) for pair in end.named}
+    return sure | {Named(*pair, sure=False) for pair in end.may_name}
+
+
+def _pairs(named: Collection[Named]) -> Pairs:
+    return frozenset((one.attribute, one.class_) for one in named)
+
+
+def _is_latin(unit: str) -> bool:
+    return unit[0] < "\u0250" and unit[0].isalpha()
+
+
+def _begins(steps: Sequence[str], tail: Sequence[str], *, is_latin: bool) -> bool:
+    """Whether a phrase begins with a tail of units, and goes on within the last word of it."""
+    last = len(tail) - 1
+    if len(steps) <= last or tuple(steps[:last]) != tuple(tail[:last]):
+        return False
+    if is_latin:
+        return len(steps[last].removesuffix("*")) > len(tail[last]) and steps[last].startswith(tail[last])
+    return steps[last] == tail[last] and len(steps) > len(tail) and steps[last + 1] != GAP
