@@ -1,4 +1,4 @@
-"""The user's cache folder, for files that can be made again. It may be emptied at any time."""
+"""The user's folders for files that specdec makes for itself. Those in the cache may be deleted at any time."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ import os
 from pathlib import Path
 
 
-def cache_folder(kind: str) -> Path | None:
-    """The folder for files of a kind, which need not exist; None for a user without a home folder, as in containers.
+def user_folder(variable: str, default: str) -> Path | None:
+    """`specdec` in the folder that a variable names, or in `default` below the user's home folder.
 
-    A relative XDG_CACHE_HOME is ignored, as the XDG Base Directory Specification demands.
+    It need not exist; None for a user without a home folder, as in containers. A relative path in the variable is
+    ignored, as the XDG Base Directory Specification demands.
     """
-    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    home = Path(os.environ.get(variable, ""))
     if not home.is_absolute():
         try:
-            home = Path.home() / ".cache"
+            home = Path.home() / default
         except RuntimeError:
             return None
-    return home / "specdec" / kind if home.is_absolute() else None
+    return home / "specdec" if home.is_absolute() else None
 
 
 def cache_place(kind: str, *made_of: object) -> Path | None:
-    """The path in the folder of a kind for something made of these values, told apart by `repr`; None: no cache."""
-    folder = cache_folder(kind)
-    return None if folder is None else folder / hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]
+    """The path in the cache for something of a kind made of these values, told apart by `repr`; None: no cache."""
+    folder = user_folder("XDG_CACHE_HOME", ".cache")
+    return None if folder is None else folder / kind / hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -15,7 +16,7 @@ from filelock import FileLock, Timeout
 
 from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError, WrongFileError
 from specdec_cli.regular_files import open_regular, read_at
-from specdec_cli.targets import LONGEST, Kind, require_ours, writing
+from specdec_cli.targets import LONGEST, Kind, Targets, replace, writing
 from specdec_cli.text import show
 
 Change = tuple[str, object, object]
@@ -54,8 +55,8 @@ class Journal(Generic[Entry]):
     Args:
         path: the file, created with the first line. None: nothing is kept.
         kind: of the file.
-        accepts: see `Accepts`. None: nothing is read, since `clear` will drop all lines.
-        anew: whether the command has --overwrite, for hints.
+        accepts: see `Accepts`.
+        overwrite: whether the first line takes the place of whatever the file holds, which is not read.
 
     Raises:
         TranscriptError: another run is writing the file, its folder cannot be written, a line is damaged, or the file
@@ -63,17 +64,19 @@ class Journal(Generic[Entry]):
         ConfigError: a line was made with other settings.
     """
 
-    def __init__(self, path: Path | None, kind: Kind, accepts: Accepts[Entry] | None, *, anew: bool = True) -> None:
-        self._anew = ", name a new file, or start anew: --overwrite" if anew else ", or name a new file"
+    def __init__(self, path: Path | None, kind: Kind, accepts: Accepts[Entry], *, overwrite: bool = False) -> None:
         self.path, self._kind = Path(os.devnull) if path is None else path, kind
         self._accepts = accepts
         self._made_by: dict[str, tuple[int, Entry]] = {}  # models -> the first entry that they made, and its number
-        self._lock = None if path is None else _locked(path)
-        self._new = False  # whether the first line creates the file, which must not exist by then
+        self._file: FileIO | None = None  # None: nothing is kept, or the first line makes the file
+        self._lock = None if path is None else _Lock(path)
+        self._new = True  # whether the first line makes a file that was not there
         try:
-            self._new = path is not None and not require_ours(path, kind)
-            if accepts is not None:
-                self._read()
+            if path is not None:
+                self._new = Targets(overwrite=overwrite).require(path, kind) is None
+                if not self._new and not overwrite:
+                    self._open()
+            self._read()
         except BaseException:
             self._close()
             raise
@@ -100,30 +103,48 @@ class Journal(Generic[Entry]):
     def append(self, line: str) -> None:
         """Appends a line, whole or not at all, whatever ends the process. It is on the disk when this returns.
 
-        A last line without a newline gets one first. Raises TranscriptError if the line cannot be written.
+        A last line without a newline gets one first. Raises TranscriptError if the line cannot be written, or if the
+        file or its lock was moved, deleted or replaced since the run began.
         """
+        if self._lock is None:
+            return
         data = f"{line}\n".encode()
-        real, mode = os.path.realpath(self.path), "x+b" if self._new else "a+b"
-        with writing(self.path), open(real, mode, buffering=0) as file:
-            self._new = False
-            size = file.seek(0, os.SEEK_END)
-            if size and read_at(file, 1, size - 1) != b"\n":
+        with writing(self.path):
+            self._lock.require()
+            if self._file is None:
+                replace(self.path, data, durable=True, new=self._new)
+                self._open()
+                return
+            _require_same(self._file, self.path)
+            size = self._file.seek(0, os.SEEK_END)
+            if size and read_at(self._file, 1, size - 1) != b"\n":
                 data = b"\n" + data
-            written = file.write(data)
+            written = self._file.write(data)
             if written != len(data):
-                file.truncate(size)
+                self._file.truncate(size)
                 raise OSError(f"only {written} of {len(data)} bytes could be written")
-            if self._lock is not None:
-                os.fsync(file.fileno())
+            os.fsync(self._file.fileno())
 
-    def clear(self) -> None:
-        """Drops all lines."""
-        self._cut(0)
+    def rewrite(self, lines: Iterable[bytes]) -> None:
+        """Puts other lines in the place of all, whole or not at all; errors as in `append`."""
+        if self._lock is not None and self._file is not None:
+            with writing(self.path):
+                self._lock.require()
+                _require_same(self._file, self.path)
+            self._file.close()  # Windows replaces no open file
+            try:
+                replace(self.path, lines, durable=True)
+            finally:
+                self._open()
+
+    def _open(self) -> None:
+        with writing(self.path):
+            self._file = FileIO(os.path.realpath(self.path), "ab+")
 
     def _read(self) -> None:
         for line in self._lines():
             entry = self.parsed(line)
-            changes = self._accepts(entry) if self._accepts is not None else ()
+            changes = self._accepts(entry)
             if changes is None:
                 continue
             self._refuse(line.number, changes)
@@ -133,7 +154,7 @@ class Journal(Generic[Entry]):
     def _refuse(self, number: int, changes: Iterable[Change] | None) -> None:
         """Refuses a line that was made with other settings or models than this run's."""
         if listed := "; ".join(f"{name} was {show(there)} and is {show(here)}" for name, there, here in changes or ()):
-            hint = f"Give the same settings{self._anew}."
+            hint = "Give the same settings, name a new file, or start anew: --overwrite."
             raise ConfigError(f"{self.path}:{number} was made with other settings: {listed}.", hint=hint)
 
     def _lines(self) -> Iterator[StoredLine]:
@@ -141,7 +162,9 @@ class Journal(Generic[Entry]):
 
         Raises TranscriptError if the file cannot be read, or ends in something else, which is left alone.
         """
-        for line in read_lines(self.path) if self.path.is_file() else ():
+        if self._file is None:
+            return
+        for line in read_lines(self.path):
             if not line.torn:
                 yield line
                 continue
@@ -149,17 +172,13 @@ class Journal(Generic[Entry]):
             if text and not self._kind.left_half(text):
                 hint = "Name a new file, or one that specdec wrote."
                 raise WrongFileError(f"{self.path} ends in something other than {self._kind.name}.", hint=hint)
-            self._cut(line.offset)
-
-    def _cut(self, size: int) -> None:
-        if self.path.is_file():
             with writing(self.path):
-                os.truncate(self.path, size)
+                self._file.truncate(line.offset)
 
     def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
         if self._lock is not None:
-            with suppress(OSError):  # Windows deletes no open file, and filelock deletes it there
-                Path(self._lock.lock_file).unlink()
             self._lock.release()
 
 
@@ -197,14 +216,42 @@ def lock_file(path: Path) -> Path:
     return real.with_name(f".specdec-{hashlib.sha256(os.fsencode(real.name)).hexdigest()[:16]}.lock")
 
 
-def _locked(path: Path) -> FileLock:
-    lock = FileLock(lock_file(path), timeout=0, thread_local=False)
-    with writing(path):
-        if not lock_file(path).parent.is_dir():  # filelock would create the folder
-            raise FileNotFoundError("its folder does not exist: create it first")
-        try:
-            lock.acquire()
-        except Timeout as error:
-            hint = "Wait until it has ended, or name another file."
-            raise TranscriptError(f"{path} is being written by another run.", hint=hint) from error
-    return lock
+class _Lock:
+    """The lock of an output. It holds a file of its own; a run whose file is deleted may write no more."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, lock_file(path)
+        self._lock = FileLock(self._file, timeout=0, thread_local=False)
+        with writing(path):
+            if not self._file.parent.is_dir():  # filelock would create the folder
+                raise FileNotFoundError("its folder does not exist: create it first")
+            try:
+                self._lock.acquire()
+                self._held = os.stat(self._file)
+            except Timeout as error:
+                hint = "Wait until it has ended, or name another file."
+                raise TranscriptError(f"{path} is being written by another run.", hint=hint) from error
+
+    def require(self) -> None:
+        """Raises OSError if another run may hold the lock, since its file is another one by now."""
+        if not _is_at(self._held, self._file):
+            raise OSError(f"its lock {self._file.name} was deleted during the run, so another run may write it")
+
+    def release(self) -> None:
+        with suppress(OSError):  # Windows deletes no open file, and filelock deletes it there
+            if _is_at(self._held, self._file):
+                self._file.unlink()
+        self._lock.release()
+
+
+def _require_same(file: FileIO, path: Path) -> None:
+    """Raises OSError if an open file is not the one of that name any more."""
+    if not _is_at(os.fstat(file.fileno()), path):
+        raise OSError("it was moved, deleted or replaced during the run; its lines are in the file that it was")
+
+
+def _is_at(status: os.stat_result, path: Path) -> bool:
+    try:
+        return os.path.samestat(status, os.stat(path))
+    except OSError:
+        return False

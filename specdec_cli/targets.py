@@ -1,4 +1,7 @@
-"""The files that a command may write: new ones, and ones that specdec wrote, but none that the command reads."""
+"""The files that a command may write.
+
+New ones, and those that specdec wrote and nobody edited since; with consent any other, but never one that it reads.
+"""
 
 from __future__ import annotations
 
@@ -8,136 +11,151 @@ import os
 import secrets
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Final
 
-from specdec_cli import marks
 from specdec_cli.errors import ConfigError, TranscriptError, WrongFileError
 from specdec_cli.regular_files import open_regular
+from specdec_cli.written import Digests, digest_of, problem
 
 STDOUT: Final = Path("-")
 LONGEST: Final = 1 << 26  # bytes of a line; a clip's line has some ten thousand, one of a thousand rounds some million
 
 _OF_DISKS: Final = (None, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG)
+_NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)  # of a file system that has none
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of file that specdec writes: whole, with a mark or a list (see `marks`), or as appended JSON lines."""
+    """A kind of file that specdec writes: whole, or as appended JSON lines, which are known by the first line."""
 
     name: str  # for messages, in the plural
-    mark: str = ""  # the word in its mark; "": JSON lines, or listed
-    suffixes: tuple[str, ...] = ()  # allowed endings of the file's name; none: any
+    suffixes: tuple[str, ...]  # allowed endings of the file's name; JSON lines are resumed by any name
     first: tuple[str, int] = ("", 0)  # of JSON lines: name and value of the first field of the first line
     fields: frozenset[str] = frozenset()  # of JSON lines: fields that the first line has
     lines: tuple[bytes, ...] = ()  # of JSON lines: beginnings of lines, that of the first line first
-    listed: bool = False  # known by the list in its folder
 
-    def holds(self, file: BufferedReader[FileIO]) -> bool:
-        """Whether specdec wrote this file, as it is now, as this kind. JSON lines are known by the first line."""
-        if not self.mark:
-            line = file.readline(LONGEST)
-            return self._begins(line) or (not line.endswith(b"\n") and line.startswith(self.lines[0]))
-        file.seek(max(0, os.fstat(file.fileno()).st_size - marks.LONGEST))
-        if b"specdec:" not in file.read():  # a large file of another origin is not read
-            return False
-        file.seek(0)
-        return marks.fits(file.read(), self.mark)
-
-    def left_half(self, end: bytes) -> bool:
-        """Whether `end` may be the beginning of a line that a killed run left."""
-        return any(end.startswith(line) or line.startswith(end) for line in self.lines)
-
-    def _begins(self, line: bytes) -> bool:
+    def begins(self, file: BufferedReader[FileIO]) -> bool:
+        """Whether the first line of a file is of this kind, or half of such a line."""
+        line = file.readline(LONGEST)
+        if not line.endswith(b"\n") and line.startswith(self.lines or b"\n"):
+            return True
         try:
             value = json.loads(line) if line.startswith(b"{") else None
         except (ValueError, RecursionError):
             return False
         return isinstance(value, dict) and (*value.items(), None)[0] == self.first and self.fields <= value.keys()
 
+    def left_half(self, end: bytes) -> bool:
+        """Whether `end` may be the beginning of a line that a killed run left."""
+        return any(end.startswith(line) or line.startswith(end) for line in self.lines)
+
 
 _LINE: Final = b'{"schema":1,"file":"'
 _OF_TRANSCRIPTS: Final = frozenset({"file", "sha256", "language", "prompt", "mode", "caption", "models", "settings"})
 
-TRANSCRIPTS: Final = Kind("transcripts", "", (".jsonl",), ("schema", 1), _OF_TRANSCRIPTS, (_LINE,))
+TRANSCRIPTS: Final = Kind("transcripts", (".jsonl",), ("schema", 1), _OF_TRANSCRIPTS, (_LINE,))
 RECORDINGS: Final = Kind(
     "recordings of specdec tune",
-    first=("recording", 1),
-    fields=frozenset({"file", "sha256", "setup", "edge", "cloud"}),
-    lines=(b'{"recording":1,', _LINE),
+    (".jsonl",),
+    ("recording", 1),
+    frozenset({"file", "sha256", "setup", "edge", "cloud"}),
+    (b'{"recording":1,', _LINE),
 )
-EXPORTS: Final = Kind("exports of specdec", listed=True)
-PICTURE: Final = Kind("pictures of specdec", "picture", (".svg", ".png", ".pdf"))
-PAGE: Final = Kind("pages of specdec", "page", (".html",))
-REVIEW: Final = Kind("review pages of specdec", "review", (".html",))
-CALIBRATION: Final = Kind("calibrations", "calibration", (".json",))
-GATE: Final = Kind("gate files", "gate", (".json",))
+PICTURE: Final = Kind("pictures", (".svg", ".png", ".pdf"))
+PAGE: Final = Kind("pages", (".html",))
+CALIBRATION: Final = Kind("calibrations", (".json",))
+GATE: Final = Kind("gate files", (".json",))
 
 
-def refuse(flag: str, target: Path | None, kind: Kind, inputs: Iterable[str | Path | None]) -> None:
-    """Refuses a target that cannot be written, or that holds something of another origin; writes nothing.
+class Targets:
+    """What one command may write.
 
     Args:
-        flag: the option that names the target.
-        target: the file; None: the option is not given.
-        kind: what the file will hold.
-        inputs: files that the command reads: recordings, tables, configuration, gate, lexicon.
-
-    Raises:
-        ConfigError: the target is an input, or has the wrong ending.
-        TranscriptError: it holds something that specdec did not write, or cannot be written.
+        reads: files that it reads, which it never writes: recordings, tables, configuration.
+        overwrite: whether it may replace files of another origin, and those that were edited since specdec wrote them.
     """
-    if target is None:
-        return
-    if target == STDOUT:
-        raise ConfigError(f"{flag} takes a file, not -.", hint="Name a file; --json prints where a command has it.")
-    if _identity(target) in {_identity(given) for given in inputs if given is not None}:
-        raise ConfigError(f"{flag} {target} is one of the recordings or other inputs.", hint="Name another file.")
-    ending = target.suffix.lower()
-    suffixes = kind.suffixes or (ending,)
-    if ending not in suffixes and (kind.mark or not target.exists()):  # JSON lines are resumed by any name
-        hint = f"Name it {target.stem}{suffixes[0]}; specdec export writes transcripts in other formats."
-        raise ConfigError(f"{flag} {target} does not end in {' or '.join(suffixes)}.", hint=hint)
-    require_ours(target, kind)
 
+    def __init__(self, reads: Iterable[str | Path | None] = (), *, overwrite: bool = False) -> None:
+        self.overwrite = overwrite
+        self._reads = {_identity(path) for path in reads if path is not None}
+        self._written = Digests()
 
-def require_ours(target: Path, kind: Kind) -> bool:
-    """Whether the file exists. Raises TranscriptError if it cannot be written, or is not one of `kind` by specdec.
+    def refuse(self, flag: str, target: Path | None, kind: Kind) -> None:
+        """Refuses a file that an option names, before anything is made; None: the option is not given.
 
-    An empty file is accepted.
-    """
-    found, ours, written = True, True, target
-    with writing(target):
+        Raises:
+            ConfigError: it is stdout, or has the wrong ending.
+            WrongFileError: it may not be replaced.
+            TranscriptError: it cannot be written.
+        """
+        if target is None:
+            return
+        if target == STDOUT:
+            raise ConfigError(f"{flag} takes a file, not -.", hint="Name a file; --json prints where a command has it.")
+        if target.suffix.lower() not in kind.suffixes and not self._resumes(target, kind):
+            hint = f"Name it {target.stem}{kind.suffixes[0]}; specdec export writes transcripts in other formats."
+            raise ConfigError(f"{flag} {target} does not end in {' or '.join(kind.suffixes)}.", hint=hint)
+        self.require(target, kind)
+
+    def require(self, target: Path, kind: Kind | None = None, about: str = "", new: str = "") -> str | None:
+        """The digest of the file at a path (see `digest_of`), "" if it is empty or JSON lines; None if there is none.
+
+        Args:
+            target: the path.
+            kind: of JSON lines, which may be there.
+            about: see `digest_of`.
+            new: the digest of what is to be written, which may be there, too.
+
+        Raises:
+            WrongFileError: the file may not be replaced.
+            TranscriptError: it cannot be written.
+        """
+        if _identity(target) in self._reads:
+            raise WrongFileError(f"{target} is one of the files that are read.", hint="Name another file.")
+        with writing(target):
+            real = Path(os.path.realpath(target))
+            found = None
+            try:
+                with open_regular(real) as file:
+                    empty = not os.fstat(file.fileno()).st_size
+                    ours = empty or (kind is not None and kind.begins(file))
+                    file.seek(0)
+                    found = "" if ours else digest_of(file, about)
+            except FileNotFoundError:
+                ours = True
+            for path in (real, real.parent) if found is not None else (real.parent.resolve(strict=True),):
+                if not os.access(path, os.W_OK):
+                    raise PermissionError(errno.EACCES, "Permission denied")
+        if not ours and not self.overwrite and found != new and not self._written.holds(found or ""):
+            what = "exists, and specdec did not write it, or it was edited since"
+            why = problem()
+            if kind is not None and kind.lines:
+                what, why = f"holds something other than {kind.name}", None
+            hint = f"Name a new file, or replace it: --overwrite.{f' {why}' if why else ''}"
+            raise WrongFileError(f"{target} {what}; it stays as it is.", hint=hint)
+        return found
+
+    def write(self, target: Path, content: str | bytes, about: str = "") -> None:
+        """Writes a file whole or not at all; see `digest_of` for `about`, and `require` for errors."""
+        data = content.encode("utf-8") if isinstance(content, str) else content
+        new = digest_of(data, about)
+        found = self.require(target, None, about, new)
+        self._written.add(new)  # before it is there: a file that is not in the list could not be replaced
+        if found != new:
+            replace(target, data, new=found is None)
+
+    @staticmethod
+    def _resumes(target: Path, kind: Kind) -> bool:
+        """Whether a file, whatever its name, holds JSON lines of a kind, which can be resumed."""
         try:
             with open_regular(target) as file:
-                empty = not os.fstat(file.fileno()).st_size
-                ours = _is_export(target) if kind.listed else empty or kind.holds(file)
-        except FileNotFoundError:
-            found, written = False, Path(os.path.realpath(target)).parent.resolve(strict=True)
-        if not os.access(written, os.W_OK):
-            raise PermissionError(errno.EACCES, "Permission denied")
-    if not ours:
-        edited = ", or was edited since specdec wrote it" if kind.mark or kind.listed else ""
-        message = f"{target} holds something other than {kind.name}{edited}; nothing was written to it."
-        raise WrongFileError(message, hint="Name a new file, or delete that one if nobody needs it.")
-    return found
-
-
-def _is_export(target: Path) -> bool:
-    return not target.is_symlink() and marks.is_listed(target)
-
-
-def write(target: Path, content: str | bytes, kind: Kind) -> None:
-    """Writes a file with its mark, whole or not at all: a new one, or in the place of one of the same kind.
-
-    Raises TranscriptError if it cannot be written, or by now holds something else.
-    """
-    found = require_ours(target, kind)
-    data = content.encode("utf-8") if isinstance(content, str) else content
-    replace(target, marks.sealed(data, kind.mark), new=not found)
+                return bool(kind.lines) and kind.begins(file)
+        except (OSError, ValueError):
+            return False
 
 
 def to_stdout(content: Iterable[str]) -> None:
@@ -165,12 +183,25 @@ def replace(
                     file.flush()
                     os.fsync(file.fileno())
             if new:
-                target.open("xb").close()  # fails if the file was made meanwhile, which then stays
+                _place(draft, target)
             else:
-                draft.chmod(target.stat().st_mode & 0o7777)
-            draft.replace(target)
+                with suppress(FileNotFoundError):
+                    draft.chmod(target.stat().st_mode & 0o7777)
+                draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
+
+
+def _place(draft: Path, target: Path) -> None:
+    """Gives a file a name. Raises FileExistsError if another one was given that name meanwhile, which then stays."""
+    try:
+        os.link(draft, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, "File exists") from error
+        draft.replace(target)  # on a file system without links
 
 
 def _encoded(content: str | bytes | Iterable[str | bytes]) -> Iterator[bytes]:

@@ -19,7 +19,6 @@ from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.journal import Change, Journal, StoredLine
 from specdec_cli.prompts import Language
 from specdec_cli.targets import TRANSCRIPTS
-from specdec_cli.targets import replace as replace_file
 from specdec_cli.transcript.lines import Line, LineState, all_captioned, current_lines, head_of, transcript_at
 from specdec_cli.transcript.records import RowPart, Transcript, TranscriptHead
 from specdec_cli.transcript.terms import Terms, made_by
@@ -101,13 +100,13 @@ class Task:
 class Output(Journal[Line]):
     """An output that is open and locked; arguments and errors as of the base."""
 
-    def __init__(self, path: Path | None, accepts: Check | None, *, anew: bool = True) -> None:
+    def __init__(self, path: Path | None, accepts: Check, *, overwrite: bool = False) -> None:
         self._tasks: dict[Key, Task] = {}
         self._marks: dict[Key, list[LineState]] = {}  # of all lines, also of those that others replace
         self._items: dict[Key, InputFile] = {}
         self._order: list[int] = []  # places of all lines
         self._untidy = False  # lines may have been replaced, or those of a recording may be apart
-        super().__init__(path, TRANSCRIPTS, accepts, anew=anew)
+        super().__init__(path, TRANSCRIPTS, accepts, overwrite=overwrite)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
@@ -172,7 +171,7 @@ class Output(Journal[Line]):
         kept = [mark.offset for task in self._tasks.values() for mark in task.marks]
         if kept != self._order:
             with self.path.open("rb") as old:
-                replace_file(self.path, (_line_at(old, offset) for offset in kept), durable=True)
+                self.rewrite(_line_at(old, offset) for offset in kept)
             self._read()  # lines have other places now
 
 

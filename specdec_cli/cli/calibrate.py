@@ -16,7 +16,7 @@ from specdec_cli.cli.outputs import by_ending
 from specdec_cli.console.pages import calibration_page
 from specdec_cli.errors import ConfigError
 from specdec_cli.plot.reliability import reliability
-from specdec_cli.targets import CALIBRATION, PICTURE, write
+from specdec_cli.targets import CALIBRATION, PICTURE, Targets
 
 _FITTED: Final = (
     "The calibration (.json), or how often classes of each probability are right (.svg, .png, .pdf). Repeatable."
@@ -47,14 +47,15 @@ def calibrate(
         raise ConfigError("A calibration needs to know which classes are right.", hint=hint)
     if attribute not in words.attributes:
         raise ConfigError(f"There is no attribute {attribute!r}.", hint=f"Attributes: {', '.join(words.attributes)}.")
-    file, plot = by_ending(output, (CALIBRATION, PICTURE), [*transcripts, references, lexicon])
+    targets = Targets([*transcripts, references, lexicon])
+    file, plot = by_ending(output, (CALIBRATION, PICTURE), targets)
     with display(context, references=table):
         decisions = list(read_decisions(transcripts, table))
         by_speaker = any(entry.speaker for entry in table.entries)
         found = calibrated(decisions, by_speaker=by_speaker, seed=config.judging.seed)
     if file is not None:
-        write(file, f"{found.file(__version__).model_dump_json(indent=1, exclude={'mark'})}\n", CALIBRATION)
+        targets.write(file, f"{found.file(__version__).model_dump_json(indent=1, exclude={'mark'})}\n")
     if plot is not None:
-        write(plot, reliability(found, attribute, plot.suffix.lower().lstrip(".")), PICTURE)
+        targets.write(plot, reliability(found, attribute, plot.suffix.lower().lstrip(".")))
     emit(found, calibration_page, json=json)
     return 0

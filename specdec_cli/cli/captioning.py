@@ -35,6 +35,7 @@ from specdec_cli.inputs.find import Paths, require_sounds, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
 from specdec_cli.journal import read_lines
 from specdec_cli.prompts import Language
+from specdec_cli.targets import Targets
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.lines import Line
 from specdec_cli.transcript.terms import Terms, loaded_changes
@@ -59,7 +60,8 @@ class Captioning:
         self._given = request = SimpleNamespace(**context.params)
         tables = (request.manifest, request.lexicon, request.calibration)
         reads = [*(request.paths or ()), *tables, *self.resolved.reads]
-        self.target = CaptionsFile.of(request.output, reads, overwrite=request.overwrite)
+        self._targets = Targets(reads, overwrite=request.overwrite)
+        self.target = CaptionsFile.of(request.output, self._targets)
         self._resumes = self.target.resumable and request.output.is_file() and not request.overwrite
         if request.retry_failed and self.target.format is not None:
             hint = "Name the transcripts of the earlier run: --output FILE.jsonl"
@@ -70,7 +72,7 @@ class Captioning:
         if request.overwrite and request.output is None:
             raise ConfigError("--overwrite needs --output, which is not given.", hint="Name a file: --output FILE")
         transcripts = request.output if self.target.resumable else None
-        self._exports = Exports.after(request.exports, request.export_dir, transcripts)
+        self._exports = Exports.after(request.exports, request.export_dir, transcripts, self._targets)
         self._inputs: Inputs | None = None  # None: the recordings that failed before
         if request.manifest is not None or request.paths or not request.retry_failed:
             self._inputs = self._find_inputs(may_be_sound)
@@ -109,7 +111,7 @@ class Captioning:
 
         with (
             self.target.journal(self._inputs) as journal,
-            Output(journal, None if request.overwrite else accepts) as stored,
+            Output(journal, accepts, overwrite=request.overwrite) as stored,
         ):
             audio = self.config.audio
             cuts = Cuts.of_config(audio) if audio.cuts_path is not None and audio.cuts_path.is_dir() else None
@@ -127,8 +129,6 @@ class Captioning:
             with backend() as entered:
                 counts.started = time.monotonic()  # so that the rate leaves loading out
                 stored.require(lambda line: loaded_changes(line.head, entered.setup, ("dtype", "weights")))
-                if request.overwrite:
-                    stored.clear()
                 caption_all(tasks, entered, stopped, keep)
 
     def end(self, view: View, *, interrupted: bool = False) -> int:

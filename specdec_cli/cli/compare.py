@@ -19,7 +19,7 @@ from specdec_cli.evaluate.modes import in_mode, parse_modes, richest
 from specdec_cli.evaluate.running import Runner, StoredRuns, accepting
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.targets import PAGE, TRANSCRIPTS, write
+from specdec_cli.targets import PAGE, TRANSCRIPTS, Targets
 from specdec_cli.transcript.terms import Terms, loaded_changes
 from specdec_cli.types import Mode
 
@@ -55,13 +55,13 @@ def compare(
         raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --mode.")
     files = find_recordings(paths, recursive=recursive, limit=limit)
     words, table = read_references(context, resolved.config, files)
-    reads = [*files, references, lexicon, *resolved.reads]
-    stored, page = by_ending(output, (TRANSCRIPTS, PAGE), reads)
+    targets = Targets([*files, references, lexicon, *resolved.reads], overwrite=overwrite)
+    stored, page = by_ending(output, (TRANSCRIPTS, PAGE), targets)
     configs = {mode: in_mode(resolved.config, mode) for mode in wanted}
     terms = {mode: Terms.of(config) for mode, config in configs.items()}
     recordings, interrupted = list[InputFile](), False
     message = "interrupted: this is what was done so far"
-    with StoredRuns(stored, None if overwrite else accepting(terms)) as journal:
+    with StoredRuns(stored, accepting(terms), overwrite=overwrite) as journal:
         try:
             with display(context, resolved=resolved, references=table, interruption=message) as view:
                 recordings = identified(view, files)
@@ -71,8 +71,6 @@ def compare(
                 journal.require(
                     lambda run: loaded_changes(run, captioners[run.mode].setup) if run.mode in captioners else None
                 )
-                if overwrite:
-                    journal.clear()
                 if steps:
                     view.say("warming up: a first run of every mode, which does not count")
                 runner.run(recordings, steps, captioners)
@@ -87,7 +85,7 @@ def compare(
         from specdec_cli.evaluate.page import render
 
         with view.loading("the page"):
-            write(page, render(found, transcripts, words), PAGE)
+            targets.write(page, render(found, transcripts, words))
     emit(found, comparison_page, json=json)
     return 130 if interrupted else unopened(recordings) or int(bool(found.errors))
 

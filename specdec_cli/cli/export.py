@@ -13,13 +13,13 @@ from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display, labelling
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
-from specdec_cli.export.folder import Folder, Written, shortened
+from specdec_cli.export.folder import Written, shortened
 from specdec_cli.export.formats import SUFFIXES, export_file, format_of
 from specdec_cli.export.formats import export as export_files
 from specdec_cli.export.recordings import Stored
 from specdec_cli.format import count
 from specdec_cli.inputs.manifest import Inputs
-from specdec_cli.targets import STDOUT
+from specdec_cli.targets import STDOUT, Targets
 from specdec_cli.text import chosen
 from specdec_cli.transcript.lines import stored_lines
 from specdec_cli.types import ExportFormat
@@ -38,12 +38,13 @@ def export(
     only_mode: options.OnlyMode = None,
     to: Annotated[str | None, options.of_output("--to", metavar="FORMAT,FORMAT", help=_TO)] = None,
     output: Annotated[Path | None, options.out(metavar="FOLDER|FILE", help=_OUTPUT)] = None,
+    overwrite: options.Overwrite = False,
     attribute: Annotated[str, options.of_output("--attribute", metavar="NAME", help=_TURNS)] = "speaker",
 ) -> int:
     """Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.
 
     textgrid, eaf, srt, vtt and txt are a file per recording, rttm and csv one file, audformat is a folder, and
-    audiofolder a metadata.jsonl in the folder of the recordings. Only files that specdec wrote are overwritten.
+    audiofolder a metadata.jsonl in the folder of the recordings. What specdec did not write stays as it is.
     """
     ending = None if output is None or output.is_dir() else format_of(output)
     if to is None and ending is None:
@@ -58,14 +59,15 @@ def export(
         hint = "Name that folder: --output FOLDER. Other formats go elsewhere in a run of their own."
         raise ConfigError("audiofolder writes to the folder of the recordings, and --output names none.", hint=hint)
     labelled = labelling(context)
+    targets = Targets([transcripts, context.params["lexicon"]], overwrite=overwrite)
     stored = Stored.read(transcripts, mode=only_mode, lexicon=labelled.lexicon if labelled else None)
     with display(context) as view:
         if stored.replaced:
             view.say(f"{count(stored.replaced, 'recording')} tried more than once: only the last captions count")
         if one is not None:
-            return report(export_file(stored, formats[0], one, naming=attribute), transcripts, None, view)
+            return report(export_file(stored, formats[0], one, targets, naming=attribute), transcripts, None, view)
         folder = folder_for(output, transcripts, "export", "--output", [*SUFFIXES.values()])
-        written = export_files(stored, formats, folder, "--output", naming=attribute)
+        written = export_files(stored, formats, folder, targets, naming=attribute)
         return report(written, transcripts, folder, view)
 
 
@@ -75,9 +77,10 @@ class Exports:
 
     formats: Sequence[ExportFormat]
     folder: Path
+    targets: Targets
 
     @classmethod
-    def after(cls, exports: str | None, folder: Path | None, output: Path | None) -> Exports | None:
+    def after(cls, exports: str | None, folder: Path | None, output: Path | None, targets: Targets) -> Exports | None:
         """The exports that --export and --export-dir ask for; None if they are not given.
 
         ConfigError: a format is unknown; transcripts or their folder are not named; or it is not a folder.
@@ -93,12 +96,12 @@ class Exports:
         if "audiofolder" in formats and folder is None:
             hint = "Name that folder: --export-dir FOLDER."
             raise ConfigError("audiofolder writes to the folder of the recordings, and no option names it.", hint=hint)
-        return cls(formats, folder_for(folder, output, "export", "--export-dir"))
+        return cls(formats, folder_for(folder, output, "export", "--export-dir"), targets)
 
     def written(self, output: Path, view: View, inputs: Inputs | None = None, base: str | None = None) -> bool:
         """Exports `output` and shows the outcome; returns whether every file was written."""
         stored = Stored.read(output, base, () if inputs is None else inputs)
-        written = export_files(stored, self.formats, self.folder, "--export-dir", naming="speaker")
+        written = export_files(stored, self.formats, self.folder, self.targets, naming="speaker")
         show_written(written, output, self.folder, view)
         return not written.problems
 
@@ -108,8 +111,7 @@ def folder_for(given: Path | None, transcripts: Path, what: str, option: str, fi
 
     `files`: endings of single files that the option takes, too.
 
-    ConfigError: it is not a folder, or a new one called like a file. TranscriptError: its list of what specdec wrote
-    cannot be read.
+    ConfigError: it is not a folder, or a new one called like a file.
     """
     folder = transcripts.with_name(shortened(transcripts.stem, f"-{what}")) if given is None else given
     if folder.exists() and not folder.is_dir():
@@ -120,7 +122,6 @@ def folder_for(given: Path | None, transcripts: Path, what: str, option: str, fi
             f"{option} {given} is no folder, and {given.suffix} is not the format that is written.",
             hint=f"Name a folder without an ending; {ways}create {given} first if it is to be a folder.",
         )
-    Folder(folder, option)  # which can be read
     return folder
 
 

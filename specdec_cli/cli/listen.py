@@ -28,7 +28,7 @@ from specdec_cli.console.plain import write_line
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError, as_specdec_error
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.targets import writing
+from specdec_cli.targets import Targets, writing
 from specdec_cli.text import clean
 from specdec_cli.times import seconds
 from specdec_cli.transcript.terms import Terms, loaded_changes
@@ -52,6 +52,7 @@ def listen(
     measure: bool,
     device: Annotated[str | None, options.of_input("--device", metavar="DEVICE", help=_DEVICE)] = None,
     output: options.CaptionsOut = None,
+    overwrite: options.Overwrite = False,
     save: Annotated[Path | None, options.of_output("--save", metavar="FOLDER", help=_SAVE)] = None,
     json: options.Json = False,
     no_live: options.NoLive = False,
@@ -66,7 +67,7 @@ def listen(
             write_line(clean(line))
         return 0
     resolved, labelled = options.resolve(context), labelling(context)
-    target = CaptionsFile.of(output, [lexicon, calibration, *resolved.reads], overwrite=None)
+    target = CaptionsFile.of(output, Targets([lexicon, calibration, *resolved.reads], overwrite=overwrite))
     target.require_one(save is not None, "With --save each utterance is one: name a .csv, .rttm or .jsonl file.")
     if save is not None and save.exists() and not save.is_dir():
         raise ConfigError(f"--save {save} is not a folder.", hint="Name another one; it will be created.")
@@ -79,7 +80,7 @@ def listen(
     with (
         display(context) as view,
         target.journal() as journal,
-        Output(journal, lambda line: terms.changes(line.head), anew=False) as stored,
+        Output(journal, lambda line: terms.changes(line.head), overwrite=overwrite) as stored,
     ):
         captioner = load_captioner(config, view, labelled, measures=measure, runs_long=False)
         stored.require(lambda line: loaded_changes(line.head, captioner.setup, ("dtype", "weights")))

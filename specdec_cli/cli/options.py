@@ -250,7 +250,7 @@ TranscriptFiles = Annotated[list[Path], Argument(help=_JSONL, metavar="JSONL")]
 OnlyMode = Annotated[Text, of_input("--only-mode", metavar="MODE", help="Take only captions of this mode.")]
 Limit = Annotated[int | None, of_input("--limit", metavar="N", help="Take only the first N.", min=1)]
 Recursive = Annotated[bool, of_input("--recursive", "-r", help="Search folders at every depth.")]
-Overwrite = Annotated[bool, of_output("--overwrite", help="Start --output anew instead of resuming it.")]
+Overwrite = Annotated[bool, of_output("--overwrite", help="Replace what --output names; captions start anew.")]
 
 
 class RecordingOptions:

@@ -4,36 +4,29 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
 
-from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError
+from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.export.formats import SUFFIXES, export_file, format_of, takes_several
 from specdec_cli.export.recordings import Stored
 from specdec_cli.inputs.manifest import Inputs
-from specdec_cli.targets import EXPORTS, STDOUT, TRANSCRIPTS, Kind, refuse
+from specdec_cli.targets import STDOUT, TRANSCRIPTS, Kind, Targets
 from specdec_cli.types import ExportFormat
 
 ENDINGS: Final = ", ".join(SUFFIXES.values())
 
 
-def by_ending(
-    given: Sequence[Path] | None, kinds: Sequence[Kind], reads: Iterable[str | Path | None]
-) -> list[Path | None]:
+def by_ending(given: Sequence[Path] | None, kinds: Sequence[Kind], targets: Targets) -> list[Path | None]:
     """The files that --output names, one of each kind, by their endings; None where there is none of a kind.
 
-    `reads`: files that the command reads.
-
-    Raises:
-        ConfigError: an ending is of no kind, two files are of one; or as in `refuse`.
-        TranscriptError: a file holds something else, or cannot be written.
+    Raises ConfigError if an ending is of no kind, or two files are of one; else as `Targets.refuse` does.
     """
     found: dict[str, Path] = {}
-    read = [*reads]
     for path in given or ():
         kind = next((kind for kind in kinds if path.suffix.lower() in kind.suffixes), kinds[0])
         if path.suffix.lower() not in kind.suffixes and not path.exists():
@@ -42,7 +35,7 @@ def by_ending(
             raise ConfigError(f"--output {path} does not end in {' or '.join(endings)}.", hint=hint)
         if (other := found.setdefault(kind.name, path)) != path:
             raise ConfigError(f"--output {other} and {path} are both {kind.name}.", hint="Name one of them.")
-        refuse("--output", path, kind, read)
+        targets.refuse("--output", path, kind)
     return [found.get(kind.name) for kind in kinds]
 
 
@@ -52,31 +45,23 @@ class CaptionsFile:
 
     path: Path | None
     format: ExportFormat | None  # None: transcripts, or nothing is kept
-    overwrites: bool
+    targets: Targets
 
     @classmethod
-    def of(
-        cls, path: Path | None, reads: Iterable[str | Path | None], *, overwrite: bool | None = False
-    ) -> CaptionsFile:
+    def of(cls, path: Path | None, targets: Targets) -> CaptionsFile:
         """The file of captions that --output names.
 
-        `reads`: files that the command reads. `overwrite`: whether an export that specdec wrote is replaced; None: the
-        command has no such option.
-
-        Raises:
-            ConfigError: its ending is unknown; it is an input; it is an export that stands there already.
-            TranscriptError: it holds something else, or cannot be written.
+        Raises ConfigError if its ending is unknown; else as `Targets.refuse` does.
         """
         form = None if path is None else format_of(path)
         if path not in (None, STDOUT) and form is None and path.suffix.lower() != ".jsonl" and not path.exists():
             hint = f"Name it {path.stem}.jsonl for transcripts, or after an export: {ENDINGS}."
             raise ConfigError(f"--output {path} has no ending of a format that is written.", hint=hint)
-        refuse("--output", path, TRANSCRIPTS if form is None else EXPORTS, reads)
-        if path is not None and form is not None and path.exists() and not overwrite:
-            ways = "Name a new file." if overwrite is None else "Name a new file, or replace it: --overwrite."
-            hint = f"{ways} Only .jsonl is resumed."
-            raise ConfigError(f"--output {path} exists already.", hint=hint)
-        return cls(path, form, bool(overwrite))
+        if form is None:
+            targets.refuse("--output", path, TRANSCRIPTS)
+        elif path is not None:
+            targets.require(path)
+        return cls(path, form, targets)
 
     @property
     def resumable(self) -> bool:
@@ -111,11 +96,9 @@ class CaptionsFile:
         base, items = (os.getcwd(), ()) if inputs is None else (inputs.base, inputs)
         kept = f"The captions are in {journal}: specdec export {journal} --output FILE"
         try:
-            if path.exists() and not self.overwrites:
-                raise TranscriptError(f"{path} was created while captions were made, and stays as it is.")
             stored = Stored.read(journal, base, items)
             if form == "csv" or any(stored):
-                problems = export_file(stored, form, path, naming="speaker").problems
+                problems = export_file(stored, form, path, self.targets, naming="speaker").problems
                 if problems:
                     raise problems[0]
         except SpecdecError as error:

@@ -17,7 +17,7 @@ from specdec_cli.export.recordings import Stored
 from specdec_cli.labels import Lexicon
 from specdec_cli.plot.picture import KINDS
 from specdec_cli.plot.timeline import draw, timelines
-from specdec_cli.targets import PICTURE, write
+from specdec_cli.targets import Targets
 
 _TO: Final = "Format of pictures. Default: as --output ends, or svg."
 _OUTPUT: Final = "Picture (.svg, .png, .pdf), or a folder for several. Default: named after JSONL."
@@ -57,7 +57,9 @@ def plot(
     for drawing in pictures:
         drawn, whole = draw(drawing, kind)
         name = Path(shortened(drawing.name, f".{kind}"))
-        written.add(partial(write, one or folder / name, drawn, PICTURE), None if one else (folder / name).parent)
+        written.add(
+            partial(Targets([transcripts]).write, one or folder / name, drawn), None if one else (folder / name).parent
+        )
         legible = legible and whole
     with display(context) as view:
         if kind != "svg" and not legible:

@@ -10,8 +10,8 @@ import typer
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import display, read_references
 from specdec_cli.format import count
-from specdec_cli.review.review_page import read_pieces, write_review
-from specdec_cli.targets import REVIEW, refuse
+from specdec_cli.review.review_page import read_pieces, review_page
+from specdec_cli.targets import PAGE, Targets
 from specdec_cli.text import readable
 
 _AUDIO_MB: Final = "Most audio in the page, MB; 64 MB are about two hours."
@@ -27,6 +27,7 @@ def review(
     limit: options.Limit = None,
     audio_mb: Annotated[float, options.of_output("--audio-mb", metavar="N", help=_AUDIO_MB, min=0)] = 64.0,
     output: Annotated[Path, options.out(metavar="FILE", help="The page (.html).")] = Path("review.html"),
+    overwrite: options.Overwrite = False,
 ) -> int:
     """Make a page to listen to captioned recordings and correct their classes, the doubtful ones first.
 
@@ -34,11 +35,13 @@ def review(
     made with --labels), and saves corrections as a table for --references of compare, tune and calibrate.
     """
     words, table = read_references(context, options.resolve(context).config)
-    refuse("--output", output, REVIEW, [*transcripts, references, lexicon])
+    targets = Targets([*transcripts, references, lexicon], overwrite=overwrite)
+    targets.refuse("--output", output, PAGE)
     with display(context, references=table, interruption="interrupted; no page was written") as view:
         pieces = read_pieces(transcripts, words, table, only_mode)
         chosen = pieces[:limit]
-        sounds = write_review(output, chosen, words, audio_mb=audio_mb, watch=view)
+        page, sounds = review_page(chosen, words, audio_mb=audio_mb, watch=view)
+        targets.write(output, page)
         doubtful = sum(piece.doubtful for piece in chosen)
         known = "" if table is None else f", {sum(bool(piece.truth) for piece in chosen)} with references"
         view.say(f"{count(len(chosen), 'piece')}, {doubtful} of them to be reviewed{known}: {output}")

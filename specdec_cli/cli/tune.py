@@ -19,7 +19,7 @@ from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.targets import GATE, PICTURE, RECORDINGS, refuse, write
+from specdec_cli.targets import GATE, PICTURE, RECORDINGS, Targets
 from specdec_cli.text import chosen
 from specdec_cli.tune.tuning_plan import TuningPlan, require_tunable
 from specdec_cli.types import COSTS, Cost, GateName
@@ -51,6 +51,7 @@ def tune(
     limit: options.Limit = None,
     traces: Annotated[Path | None, options.of_output("--traces", metavar="JSONL", help=_TRACES)] = None,
     output: Annotated[list[Path] | None, options.out(metavar="FILE", help=_OUTPUT)] = None,
+    overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> int:
     """Find a gate for your own recordings that closes most of the quality gap with the fewest escalations.
@@ -64,9 +65,9 @@ def tune(
     plan = TuningPlan(parse_gates(gates), parse_ks(ks), share, resolved.config.judging.seed, cost)
     files = find_recordings(paths, recursive=recursive, limit=limit)
     words, table = read_references(context, resolved.config, files)
-    reads = [*files, references, lexicon, *resolved.reads]
-    refuse("--traces", traces, RECORDINGS, reads)
-    gate, plot = by_ending(output, (GATE, PICTURE), [*reads, traces])
+    targets = Targets([*files, references, lexicon, *resolved.reads], overwrite=overwrite)
+    targets.refuse("--traces", traces, RECORDINGS)
+    gate, plot = by_ending(output, (GATE, PICTURE), targets)
     again = f"interrupted; run it again to resume from {traces}" if traces else "interrupted"
     with display(context, resolved=resolved, references=table, interruption=again) as view:
         recordings = identified(view, files)
@@ -79,15 +80,15 @@ def tune(
         from specdec_cli.tune.tuning import tune as tuned
 
         find = table.find if table is not None else lambda _: None
-        with StoredRecordings(setup_of(captioner), traces) as journal:
+        with StoredRecordings(setup_of(captioner), traces, overwrite=overwrite) as journal:
             found, file = tuned(captioner, plan, clips, find, words, journal, view)
     if table is not None:
         found = found.model_copy(update={"reference_columns": dict(table.columns)})
     if gate is not None and file is not None:
-        write(gate, file.to_json(), GATE)
+        targets.write(gate, file.to_json())
         found = found.model_copy(update={"output": str(gate)})
     if plot is not None:
-        write(plot, _picture(found, resolved.config.prompt.language, plot), PICTURE)
+        targets.write(plot, _picture(found, resolved.config.prompt.language, plot))
     emit(found, tuning_page, json=json)
     if gate is not None and file is None:
         hint = "Tune on more recordings, allow a larger --budget, or try another --gate."

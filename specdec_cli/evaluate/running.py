@@ -15,6 +15,7 @@ from specdec_cli.errors import (
     AudioError,
     SpecdecError,
     TranscriptError,
+    WrongFileError,
     as_specdec_error,
 )
 from specdec_cli.evaluate.modes import turns
@@ -50,14 +51,23 @@ def accepting(terms: Mapping[Mode, Terms]) -> Accepts[Transcript]:
 class StoredRuns(Journal[Transcript]):
     """Transcripts of a comparison, those of its file and those added; arguments as in the base class."""
 
-    def __init__(self, path: Path | None = None, accepts: Accepts[Transcript] | None = None) -> None:
+    def __init__(self, path: Path | None, accepts: Accepts[Transcript], *, overwrite: bool = False) -> None:
         self.transcripts: list[Transcript] = []
+        self._modes = set[Mode]()  # of all lines
         self._runs: defaultdict[tuple[ClipKey, Mode], list[Transcript]] = defaultdict(list)
-        super().__init__(path, TRANSCRIPTS, accepts)
+        super().__init__(path, TRANSCRIPTS, accepts, overwrite=overwrite)
+
+    def _read(self) -> None:
+        super()._read()
+        if len(self._modes) == 1:  # each recording is captioned in all modes before the next one
+            hint = "A comparison has a file of its own: name a new one."
+            raise WrongFileError(f"{self.path} has captions of one mode, as caption and batch write them.", hint=hint)
 
     def parsed(self, line: StoredLine) -> Transcript:
         """The whole transcript."""
-        return Transcript.from_json(line.raw, f"{self.path}:{line.number}")
+        found = Transcript.from_json(line.raw, f"{self.path}:{line.number}")
+        self._modes.add(found.mode)
+        return found
 
     def take(self, entry: Transcript) -> str | None:
         """Adds a transcript to the runs of its clip."""

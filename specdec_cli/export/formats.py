@@ -15,7 +15,7 @@ from specdec_cli.export.recordings import CaptionedRecording, Stored
 from specdec_cli.export.tables import audio_folder, database, table
 from specdec_cli.export.turns import rttm, srt, txt, vtt
 from specdec_cli.journal import StoredLine
-from specdec_cli.targets import STDOUT, to_stdout
+from specdec_cli.targets import STDOUT, Targets, to_stdout
 from specdec_cli.transcript.lines import head_of
 from specdec_cli.types import ExportFormat
 
@@ -47,16 +47,15 @@ def takes_several(name: ExportFormat) -> bool:
     return name not in _EACH
 
 
-def export(stored: Stored, formats: Sequence[ExportFormat], folder: Path, option: str, *, naming: str) -> Written:
+def export(stored: Stored, formats: Sequence[ExportFormat], folder: Path, targets: Targets, *, naming: str) -> Written:
     """Writes transcripts in other formats: a file per recording, or one file or folder named after the transcripts.
 
-    `option` names the folder in messages, `naming` says what names turns in RTTM (see `rttm`). What specdec did not
-    write in the folder is left alone.
+    `naming` says what names turns in RTTM (see `rttm`). What may not be replaced in the folder is left alone.
 
     Raises:
         TranscriptError: the transcripts cannot be read, or the folder cannot be written at all.
     """
-    target, recordings = Folder(folder, option), _recordings(stored, formats)
+    target, recordings = Folder(folder, targets), _recordings(stored, formats)
     for name in formats:
         try:
             if name == "audiofolder":
@@ -82,7 +81,7 @@ def _put_audio_folder(recordings: Sequence[CaptionedRecording], target: Folder) 
         target.result.problems.append(WrongFileError(message, hint=hint))
 
 
-def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str) -> Written:
+def export_file(stored: Stored, name: ExportFormat, file: Path, targets: Targets, *, naming: str) -> Written:
     """Writes transcripts to one file of a format that has one, or to stdout; see `export`.
 
     Raises:
@@ -98,7 +97,7 @@ def export_file(stored: Stored, name: ExportFormat, file: Path, *, naming: str) 
     if file == STDOUT:
         to_stdout(text.removeprefix("\ufeff") for text in texts)  # which is for Excel, and for no pipe
         return Written(len(texts))
-    folder = Folder(file.parent, "--output")
+    folder = Folder(file.parent, targets)
     for text in texts:
         folder.put(file.name, text)
     return folder.result

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from specdec_cli.errors import ConfigError, WrongFileError
 from specdec_cli.inputs.find import common_folder, relative_name
 from specdec_cli.inputs.recording import InputFile, Key
-from specdec_cli.marks import digest
 from specdec_cli.text import one_line
 from specdec_cli.transcript.lines import Line, latest, stored_lines
+from specdec_cli.written import digest
 
 if TYPE_CHECKING:
     from specdec_cli.labels import Lexicon

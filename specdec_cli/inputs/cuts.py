@@ -21,9 +21,9 @@ from specdec_cli.inputs.subtitles import subtitles
 from specdec_cli.inputs.table_files import JSON, Table
 from specdec_cli.inputs.text_files import cell_text, decoded, ending, read_text
 from specdec_cli.inputs.tiers import eaf, textgrid
-from specdec_cli.marks import digest
 from specdec_cli.text import plain, show
 from specdec_cli.times import MOST_S
+from specdec_cli.written import digest
 
 if TYPE_CHECKING:
     from specdec_cli.config.schema import AudioConfig

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from html import unescape
-from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +12,6 @@ from specdec_cli.inputs.entries import Entry, channel_from_1, pieces
 from specdec_cli.inputs.moments import moment
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.text_files import cell_text, read_text
-from specdec_cli.marks import is_listed
 from specdec_cli.text import show
 
 VTT_NOTE: Final = "NOTE specdec: each cue says how somebody speaks, not what they say"
@@ -25,7 +23,6 @@ SRT_NOTHING: Final = "…"
 """Stands for an empty caption above what is said."""
 
 _OWN_CUE: Final = re.compile(r"([\d:.,]+) --> ([\d:.,]+)")
-_OWN_PREFIX: Final = re.compile(r"\[([^\]]*)\]: ")
 _OWN_VOICE: Final = re.compile(r"<v ([^<>\n]*)>")
 _TIME: Final = r"(-?\d[\d:]{0,20}(?:\s?[.,]\s?\d[\d.]{0,30})?)"
 _TOO_FINE: Final = re.compile(r"([.,]\d{1,9})[\d.]*\Z")  # milliseconds with decimals, as JavaScript prints them
@@ -54,8 +51,6 @@ def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
     text = read_text(path, lenient=True)
     if VTT_NOTE in text.splitlines()[:4]:
         yield from _own_vtt(path, text, skips)
-    elif is_listed(path):  # an SRT of specdec's that nobody edited
-        yield from _own_srt(path, text, skips)
     else:
         cues = list(_cues(path, text, skips))
         if _all_named(cues):
@@ -80,17 +75,6 @@ def _own_vtt(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
             known = {"speaker": speaker, "text": said, "channel": channel}
             yield from pieces(place, skips, moment(times[1]), moment(times[2]), **known)
             said = channel = None
-
-
-def _own_srt(path: Path, text: str, skips: Skips) -> Iterator[Entry]:
-    """The cues of an SRT of specdec: a caption after its speaker, and below it what is said."""
-    lines = iter(enumerate(text.split("\n"), 1))
-    for number, line in lines:
-        if times := _OWN_CUE.match(line):
-            place, cue = f"{path}, line {number}", [line for _, line in takewhile(lambda each: each[1], lines)]
-            prefix = _OWN_PREFIX.match(cue[0]) if cue else None
-            known = {"speaker": cell_text(prefix[1]) if prefix else None, "text": cell_text(" ".join(cue[1:]))}
-            yield from pieces(place, skips, moment(times[1]), moment(times[2]), **known)
 
 
 def _cues(path: Path, text: str, skips: Skips) -> Iterator[Entry]:

@@ -13,7 +13,7 @@ import torch
 from transformers import GenerationConfig
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
-from specdec_cli.cache import cache_folder
+from specdec_cli.cache import user_folder
 from specdec_cli.config import ModelConfig
 from specdec_cli.config.schema import RuntimeConfig
 from specdec_cli.errors import CheckpointError, first_line
@@ -94,8 +94,8 @@ def load_model(config: ModelConfig, runtime: RuntimeConfig, watch: LoadWatch | N
 
 def _keep_compiled() -> None:
     """Makes PyTorch keep compiled code in the user's cache. By default it uses a folder that all users share."""
-    if (folder := cache_folder("compiled")) is not None:
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
+    if (folder := user_folder("XDG_CACHE_HOME", ".cache")) is not None:
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "compiled"))
 
 
 def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | None]:

@@ -16,14 +16,13 @@ from specdec_cli.format import claimed, measured
 from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
-from specdec_cli.marks import digest
 from specdec_cli.pages.offline import offline_page
 from specdec_cli.pages.sound import BIT_RATE, SoundUnavailable, mp3, pieces_of
-from specdec_cli.targets import REVIEW, write
 from specdec_cli.text import readable
 from specdec_cli.transcript.lines import transcript_at
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.types import FLAG_WORDS, Claim
+from specdec_cli.written import digest
 
 _PAGE_BYTES_A_SECOND: Final = BIT_RATE / 8 * 4 / 3  # base64
 _SHOWN: Final = {"language", "caption", "scores", "speaker", "text", "channel"}
@@ -130,13 +129,11 @@ class Sounds:
     left_out: int = 0  # because the page would become too large
 
 
-def write_review(
-    path: Path, pieces: Sequence[ReviewItem], lexicon: Lexicon, *, audio_mb: float, watch: Watch
-) -> Sounds:
-    """Writes a page about `pieces` in this order, whole or not at all; returns what it plays.
+def review_page(pieces: Sequence[ReviewItem], lexicon: Lexicon, *, audio_mb: float, watch: Watch) -> tuple[str, Sounds]:
+    """The page about `pieces` in this order, and what it plays.
 
     Corrections choose from the classes of `lexicon`. The page holds at most `audio_mb` MB of audio, that of the first
-    pieces; `watch` shows the progress. TranscriptError: the file cannot be written.
+    pieces; `watch` shows the progress.
     """
     sounds = _sounds(pieces, audio_mb * 1e6, watch)
     shown = [piece.shown() | {"missing": sounds.missing.get(number)} for number, piece in enumerate(pieces)]
@@ -153,8 +150,7 @@ def write_review(
         left_out=sounds.left_out,
         scored=any(piece.run.scores for piece in pieces),
     )
-    write(path, page, REVIEW)
-    return sounds
+    return page, sounds
 
 
 def _attributes(pieces: Sequence[ReviewItem], lexicon: Lexicon) -> Mapping[str, Sequence[str]]:

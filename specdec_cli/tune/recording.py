@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -26,7 +26,7 @@ from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import AudioContentError, TranscriptError, WrongFileError, as_specdec_error
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.journal import Journal, StoredLine, Watch
+from specdec_cli.journal import Change, Journal, StoredLine, Watch
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.processor import Prompt
 from specdec_cli.stats import Figures
@@ -153,13 +153,15 @@ class StoredRecordings(Journal[Trace | Transcript]):
     Recordings are accepted that were made with the models, prompts and settings of `setup`.
     """
 
-    def __init__(self, setup: dict[str, object], path: Path | None = None) -> None:
+    def __init__(self, setup: dict[str, object], path: Path | None = None, *, overwrite: bool = False) -> None:
         self.recordings: dict[str, Trace] = {}
         self._runs: defaultdict[str | None, list[Transcript]] = defaultdict(list)
         here = json.loads(json.dumps(setup))
-        super().__init__(
-            path, RECORDINGS, lambda line: differing(line.setup, here) if isinstance(line, Trace) else (), anew=False
-        )
+
+        def accepts(line: Trace | Transcript) -> Iterable[Change]:
+            return differing(line.setup, here) if isinstance(line, Trace) else ()
+
+        super().__init__(path, RECORDINGS, accepts, overwrite=overwrite)
 
     def parsed(self, line: StoredLine) -> Trace | Transcript:
         """A recording, or the transcript of a run."""

@@ -2,7 +2,6 @@
 
 import csv
 import random
-import shutil
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,7 @@ TEXTS = (
     ),
 )  # fmt: skip
 CAPTIONS = ("A calm voice.", HOSTILE, "[x]: A voice.", "", "<v bob>", "NOTE said: x", '"', "-->", "! a", "1")
-FORMATS: tuple[ExportFormat, ...] = ("textgrid", "eaf", "vtt", "srt", "csv", "rttm")
+FORMATS: tuple[ExportFormat, ...] = ("textgrid", "eaf", "vtt", "csv", "rttm")
 FILE = "/data/talk.wav"
 Row = tuple[int, int, str | None, str | None, int | None]
 """Start and end in ms, speaker, text, channel from 1."""
@@ -43,10 +42,7 @@ def kept(name: ExportFormat, piece: CaptionedPiece, *, channels: bool) -> Row:
         one_line(piece.details.get("text") or "") or None,
         piece.details.get("channel"),
     )
-    if name == "srt":
-        speaker = speaker and speaker.replace("[", "(").replace("]", ")").replace("-->", "→")
-        text, channel = text and text.replace("-->", "→"), None
-    elif name == "csv":  # which holds control characters as they are
+    if name == "csv":  # which holds control characters as they are
         text = " ".join(str(piece.details.get("text") or "").split()) or None
     elif name == "rttm":
         no_speech = "no_speech" in piece.details.get("flags", "")
@@ -164,16 +160,6 @@ def test_an_eaf_that_was_synchronised_in_elan_counts_from_its_origin(tmp_path):
     (tmp_path / "talk.eaf").unlink()
     (tmp_path / "talk.eaf").write_text(document.replace("<MEDIA_DESCRIPTOR ", '<MEDIA_DESCRIPTOR TIME_ORIGIN="3000" '))
     assert found(tmp_path / "talk.eaf") == [(3000, 4000, "ann", "hi", 2)]
-
-
-def test_an_srt_that_was_moved_is_read_like_one_of_others(tmp_path):
-    """Nothing in it can say that its texts are captions; the folder's list of exports does."""
-    stored = Stored.read(write(tmp_path, piece(0, 1, "Calm.", FILE, speaker="ann")))
-    export_file(stored, "srt", tmp_path / "out" / "talk.srt", naming="speaker")
-    assert found(tmp_path / "out" / "talk.srt") == [(0, 1000, "ann", None, None)]
-    (tmp_path / "else").mkdir()
-    shutil.copy(tmp_path / "out" / "talk.srt", tmp_path / "else")
-    assert found(tmp_path / "else" / "talk.srt") == [(0, 1000, "ann", "Calm.", None)]
 
 
 @pytest.mark.parametrize(
