@@ -40,8 +40,10 @@ class Kind:
 
     def begins(self, file: BufferedReader[FileIO]) -> bool:
         """Whether the first line of a file is of this kind, or half of such a line."""
+        if not self.lines:
+            return False
         line = file.readline(LONGEST)
-        if not line.endswith(b"\n") and line.startswith(self.lines or b"\n"):
+        if not line.endswith(b"\n") and line.startswith(self.lines[0]):
             return True
         try:
             value = json.loads(line) if line.startswith(b"{") else None
@@ -114,30 +116,21 @@ class Targets:
             WrongFileError: the file may not be replaced.
             TranscriptError: it cannot be written.
         """
-        if _identity(target) in self._reads:
-            raise WrongFileError(f"{target} is one of the files that are read.", hint="Name another file.")
         with writing(target):
+            if _identity(target) in self._reads:
+                raise WrongFileError(f"{target} is one of the files that are read.", hint="Name another file.")
             real = Path(os.path.realpath(target))
-            found = None
-            try:
-                with open_regular(real) as file:
-                    empty = not os.fstat(file.fileno()).st_size
-                    ours = empty or (kind is not None and kind.begins(file))
-                    file.seek(0)
-                    found = "" if ours else digest_of(file, about)
-            except FileNotFoundError:
-                ours = True
-            for path in (real, real.parent) if found is not None else (real.parent.resolve(strict=True),):
+            found = _digest_at(real, kind, about)
+            for path in (real.parent.resolve(strict=True), *([] if found is None else [real])):
                 if not os.access(path, os.W_OK):
                     raise PermissionError(errno.EACCES, "Permission denied")
-        if not ours and not self.overwrite and found != new and not self._written.holds(found or ""):
-            what = "exists, and specdec did not write it, or it was edited since"
-            why = problem()
-            if kind is not None and kind.lines:
-                what, why = f"holds something other than {kind.name}", None
-            hint = f"Name a new file, or replace it: --overwrite.{f' {why}' if why else ''}"
-            raise WrongFileError(f"{target} {what}; it stays as it is.", hint=hint)
-        return found
+        if self.overwrite or not found or found == new or self._written.holds(found):
+            return found
+        what, why = "exists, and specdec did not write it, or it was edited since", problem()
+        if kind is not None and kind.lines:
+            what, why = f"holds something other than {kind.name}", None
+        hint = f"Name a new file, or replace it: --overwrite.{f' {why}' if why else ''}"
+        raise WrongFileError(f"{target} {what}; it stays as it is.", hint=hint)
 
     def write(self, target: Path, content: str | bytes, about: str = "") -> None:
         """Writes a file whole or not at all; see `digest_of` for `about`, and `require` for errors."""
@@ -153,9 +146,21 @@ class Targets:
         """Whether a file, whatever its name, holds JSON lines of a kind, which can be resumed."""
         try:
             with open_regular(target) as file:
-                return bool(kind.lines) and kind.begins(file)
+                return kind.begins(file)
         except (OSError, ValueError):
             return False
+
+
+def _digest_at(path: Path, kind: Kind | None, about: str) -> str | None:
+    """See `Targets.require`. Raises OSError if there is a file that cannot be read, or is no regular one."""
+    try:
+        with open_regular(path) as file:
+            if not os.fstat(file.fileno()).st_size or (kind is not None and kind.begins(file)):
+                return ""
+            file.seek(0)
+            return digest_of(file, about)
+    except FileNotFoundError:
+        return None
 
 
 def to_stdout(content: Iterable[str]) -> None:

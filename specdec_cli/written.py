@@ -19,7 +19,7 @@ _ENTRY: Final = re.compile(rb"^[0-9a-f]{64}$", re.MULTILINE)
 _FLAGS: Final = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 
 
-def digest_of(content: bytes | BufferedReader, about: str = "") -> str:
+def digest_of(content: bytes | BufferedReader[FileIO], about: str = "") -> str:
     """The digest of a content that is `about` something, such as a recording; of another one it would be another."""
     file = BytesIO(content) if isinstance(content, bytes) else content
     begins = hashlib.sha256(os.fsencode(f"{about}\0") if about else b"")

@@ -1,4 +1,4 @@
-"""One thread per process: the models are tiny, and the tests run side by side. No test writes into the user's cache."""
+"""One thread per process: the models are tiny, and the tests run side by side. No test writes into a user's folders."""
 
 import gc
 import os
@@ -24,12 +24,13 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_home(tmp_path_factory) -> Iterator[None]:
-    """Cache folders of the tests' own: of results of self-tests, and of PyTorch's compiler.
+    """Folders of the tests' own: of results of self-tests, of what specdec wrote, and of PyTorch's compiler.
 
     The compiler would take what it made for the kernels of another CPU, whose vectors have another length.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
         yield
 

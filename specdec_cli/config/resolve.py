@@ -73,8 +73,9 @@ class ResolvedConfig:
     @property
     def reads(self) -> list[Path]:
         """The files that it came from or names: a learned gate's weights, cuts, and transcripts to guess from."""
-        config = self.config
-        named = (self.path, config.gate.weights_path, config.audio.cuts_path, config.runtime.guess_path)
+        config, cuts = self.config, self.config.audio.cuts_path
+        files = [*cuts.rglob("*")] if cuts is not None and cuts.is_dir() else [cuts]
+        named = (self.path, config.gate.weights_path, config.runtime.guess_path, *files)
         return [path for path in named if path is not None]
 
     def rows(self) -> Iterator[tuple[str, object, str]]:

@@ -17,7 +17,6 @@ from specdec_cli.batch.tasks import Outcome, Stopped
 from specdec_cli.cli.app import load
 from specdec_cli.config import load_config
 from specdec_cli.errors import SpecdecError
-from specdec_cli.marks import EXPORTS
 from specdec_cli.transcript.records import ModelInfo, Models, Transcript
 from specdec_cli.transcript.terms import recorded_settings
 from specdec_cli.types import ExportFormat
@@ -104,7 +103,7 @@ def run(rng: random.Random) -> None:
     output = Path(rng.choice([*files, *likely * 8]))
     given = rng.choice([["d"], ["."], ["x.wav"], ["d/*"], ["x.wav", "d"], ["m.csv"], []])
     manifest = Path(rng.choice(["m.csv", "m.jsonl", "o.jsonl", "t.csv"])) if not given else None
-    resume, retry = rng.random() < 0.6, rng.random() < 0.1
+    retry = rng.random() < 0.1
     recursive, pattern = rng.random() < 0.5, rng.choice([None, None, "*"])
     folder = rng.choice([None, Path("texts"), Path("d"), Path("new"), Path("."), Path("x.wav")])
     options = {
@@ -115,7 +114,7 @@ def run(rng: random.Random) -> None:
         "--export": ",".join(rng.sample(get_args(ExportFormat), 3)) if folder else None,
         "--export-dir": folder,
     }
-    flags = ["--recursive"] * recursive + ["--retry-failed"] * retry + ["--overwrite"] * (not resume)
+    flags = ["--recursive"] * recursive + ["--retry-failed"] * retry + []
     valued = [f"{name}={value}" for name, value in options.items() if value is not None]
     load("batch").main(["--mode=edge", "-q", *flags, *valued, "--", *given], standalone_mode=False)
 
@@ -143,7 +142,7 @@ def test_nothing_is_destroyed(cases, tmp_path, monkeypatch, stubbed, capsys):
             assert name in after, f"case {case}: {name} is gone"
             assert all(json.loads(row)["schema"] == 1 for row in after[name].splitlines()), f"case {case}: {name}"
         assert "-" not in after
-        assert not [name for name in after if name.startswith(".specdec-") and name != EXPORTS and "/" not in name]
+        assert not [name for name in after if name.startswith(".specdec-") and "/" not in name]
         shutil.rmtree(folder)
     assert written > len(cases) // 8
     assert refused > len(cases) // 8

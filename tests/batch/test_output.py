@@ -137,10 +137,9 @@ def test_a_refused_line_leaves_the_file_as_it_was(tmp_path):
     with pytest.raises(ConfigError, match="line 1"):
         Output(path, refuse)
     assert path.read_bytes() == before
-    with Output(path, None) as output:  # and not locked
-        output.clear()
+    with Output(path, refuse, overwrite=True) as output:  # and not locked
         output.add(Key("/b.wav", None), good_line("/b.wav"))
-    assert files(path) == ["b.wav"]
+        assert files(path) == ["b.wav"]
 
 
 def test_a_run_that_writes_nothing_leaves_no_file(tmp_path):

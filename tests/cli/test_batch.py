@@ -133,7 +133,7 @@ def test_the_first_failure_may_end_it(batch):
 
 
 def test_an_output_in_use_is_left_alone(batch, clips):
-    with Output(OUTPUT, None):
+    with Output(OUTPUT, lambda _: ()):
         outcome = batch(clips, "-r", loads=False)
     assert (outcome.code, "being written by another run" in outcome.err) == (3, True)
 

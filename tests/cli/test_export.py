@@ -29,7 +29,7 @@ def test_a_folder_named_after_the_transcripts(specdec, transcripts, lines):
         assert (outcome.code, outcome.out) == (0, "")
         assert "3 files in captions-export" in outcome.err
     folder = transcripts.parent / "captions-export"
-    assert {path.name for path in folder.iterdir()} == {"talk.TextGrid", "talk.srt", "captions.csv", ".specdec-exports"}
+    assert {path.name for path in folder.iterdir()} == {"talk.TextGrid", "talk.srt", "captions.csv"}
     text = (folder / "talk.srt").read_text("utf-8")
     assert all(" ".join((line.caption or "").split()) in text for line in lines)
     assert (text.count(" --> "), " --> 00:00:02,500\n" in text) == (len(lines), True)

@@ -43,18 +43,16 @@ def test_the_ending_says_what_is_written(run, specdec, clip):
     assert not list(Path("tmp").iterdir())
 
 
-def test_what_stands_there_is_replaced_by_consent_alone(run, clip):
-    assert run(clip, "-o", "0.txt").code == 0
-    before = Path("0.txt").read_bytes()
-    again = run(clip, "-o", "0.txt")
-    assert (again.code, "exists already" in again.err) == (2, True)
-    assert run(clip, "-o", "0.txt", "--overwrite", "-l", "en").code == 0
-    assert Path("0.txt").read_bytes() != before
-    for content in ("mine", ""):
-        Path("0.txt").write_text(content)
-        refused = run(clip, "-o", "0.txt", "--overwrite")
-        assert (refused.code, "holds something other than exports" in refused.err) == (2, True)
-        assert Path("0.txt").read_text() == content
+def test_an_export_is_replaced_until_somebody_edits_it_and_then_by_consent(run, clip):
+    for language in ("zh", "en"):
+        assert run(clip, "-o", "0.txt", "-l", language).code == 0
+    assert Path("0.txt").read_text("utf-8").isascii()
+    Path("0.txt").write_text("mine")
+    refused = run(clip, "-o", "0.txt", loads=False)
+    assert (refused.code, "specdec did not write it, or it was edited since" in refused.err) == (2, True)
+    assert Path("0.txt").read_text() == "mine"
+    assert run(clip, "-o", "0.txt", "--overwrite").code == 0
+    assert Path("0.txt").read_text("utf-8") != "mine"
 
 
 @pytest.mark.parametrize(

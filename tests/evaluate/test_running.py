@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.config import load_config
-from specdec_cli.errors import ConfigError
+from specdec_cli.errors import ConfigError, WrongFileError
 from specdec_cli.evaluate.modes import MODES, in_mode, parse_modes, richest, turns
 from specdec_cli.evaluate.running import StoredRuns, accepting
 from specdec_cli.inputs.recording import InputFile
@@ -65,9 +65,10 @@ def test_a_lossy_rule_is_for_hybrid_and_lossless_keeps_its_promise():
 
 def test_a_journal_knows_what_is_done(tmp_path):
     path = tmp_path / "t.jsonl"
-    journal = StoredRuns()
-    stored = StoredRuns(path)
-    for run in (made("b", "edge"), made("a", "edge"), made("b", "edge"), failed("c", "edge"), failed("c", "edge")):
+    journal = StoredRuns(None, accepting({}))
+    stored = StoredRuns(path, accepting({}))
+    edge = made("b", "edge"), made("a", "edge"), made("b", "edge"), failed("c", "edge"), failed("c", "edge")
+    for run in (*edge, made("d", "lossless")):
         journal.add(run)
         stored.add(run)
     stored.__exit__(None, None, None)
@@ -104,7 +105,18 @@ def test_captions_of_other_models_are_not_mixed_in(tmp_path):
         models = Models.model_validate({"edge": EDGE | changes, "cloud": None})
         return made("a", "edge").model_copy(update={"models": models})
 
-    journal = reopened(tmp_path / "t.jsonl", run())
+    journal = reopened(tmp_path / "t.jsonl", run(), made("a", "lossless"))
     journal.require(lambda held: loaded_changes(held, run()))
     error = refused(lambda: journal.require(lambda held: loaded_changes(held, run(device="cuda:0"))))
     assert "edge.device was 'cpu' and is 'cuda:0'" in error.message
+
+
+def test_the_output_of_a_batch_gets_no_lines_of_other_modes(tmp_path):
+    """Neither `batch`, `caption`, `review` nor `export` would read it any more."""
+    path = tmp_path / "t.jsonl"
+    with pytest.raises(WrongFileError, match="has captions of one mode, as caption and batch write them"):
+        reopened(path, made("a", "hybrid"))
+    assert not list(tmp_path.glob(".specdec-*"))
+    with StoredRuns(path, accepting(terms()), overwrite=True) as journal:
+        journal.add(made("a", "edge"))
+    assert path.read_bytes().count(b"\n") == 1

@@ -7,6 +7,7 @@ from pathlib import Path
 from specdec_cli.export.folder import Written
 from specdec_cli.export.formats import export
 from specdec_cli.export.recordings import Stored
+from specdec_cli.targets import Targets
 from specdec_cli.transcript import Transcript
 from tests.batch.lines import good_line
 from tests.transcript.lines import append_transcript
@@ -18,7 +19,7 @@ def exported(tmp_path: Path, folder: Path, *lines: Transcript) -> Written:
         if Path(line.file).is_relative_to(tmp_path) and "gone" not in line.file:
             Path(line.file).parent.mkdir(parents=True, exist_ok=True)
             Path(line.file).touch()
-    return export(Stored.read(tmp_path / "o.jsonl"), ["audiofolder"], folder, "--output", naming="speaker")
+    return export(Stored.read(tmp_path / "o.jsonl"), ["audiofolder"], folder, Targets(), naming="speaker")
 
 
 def rows(folder: Path) -> list[dict[str, str | None]]:

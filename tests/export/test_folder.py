@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.errors import ConfigError, TranscriptError
-from specdec_cli.export.folder import Folder, Written
+from specdec_cli.export.folder import Written
 from specdec_cli.export.formats import export, export_file
 from specdec_cli.export.recordings import Stored
 from specdec_cli.export.tables import COLUMNS
-from specdec_cli.marks import EXPORTS
+from specdec_cli.targets import Targets
 from tests.export.lines import piece, write
 
 
 def exported(stored: Stored, folder: Path, *formats: str) -> Written:
-    return export(stored, formats, folder, "--output", naming="speaker")
+    return export(stored, formats, folder, Targets(), naming="speaker")
 
 
 def captions(stored: Stored) -> list[tuple[int, str]]:
@@ -31,7 +31,7 @@ def test_its_own_files_are_brought_up_to_date_and_those_of_others_left_alone(tmp
     (out / "captions.csv").write_text(mine)
     done = exported(Stored.read(write(tmp_path, *lines)), out, "srt", "csv")
     assert [problem.message for problem in done.problems] == [
-        f"{out / name} was left as it is: specdec did not write it, or it was edited since."
+        f"{out / name} exists, and specdec did not write it, or it was edited since; it stays as it is."
         for name in ("a.srt", "captions.csv")
     ]
     assert (done.count, (out / "a.srt").read_text(), (out / "captions.csv").read_text()) == (1, "mine", mine)
@@ -49,36 +49,12 @@ def test_a_recording_of_the_same_name_from_elsewhere_takes_no_export_of_another(
         assert exported(Stored.read(write(tmp_path, piece(0, 1, caption, file="/ann/1.wav"))), out, "srt").count == 1
     done = exported(Stored.read(write(tmp_path, piece(0, 1, "Soft.", file="/bob/1.wav"))), out, "srt")
     assert [problem.message for problem in done.problems] == [
-        f"{out / '1.srt'} was left as it is: specdec wrote it about another recording of this name."
+        f"{out / '1.srt'} exists, and specdec did not write it, or it was edited since; it stays as it is."
     ]
     assert "Loud." in (out / "1.srt").read_text()
     (out / "1.srt").unlink()
     assert exported(Stored.read(write(tmp_path, piece(0, 1, "Soft.", file="/bob/1.wav"))), out, "srt").count == 1
     assert exported(Stored.read(write(tmp_path, piece(0, 1, "Loud.", file="/ann/1.wav"))), out, "srt").count == 0
-
-
-def test_an_index_of_others_stops_everything(tmp_path):
-    (tmp_path / EXPORTS).write_text("{}")
-    with pytest.raises(TranscriptError, match="does not say which files"):
-        exported(Stored.read(write(tmp_path, piece(0, 1))), tmp_path, "srt")
-    (tmp_path / EXPORTS).rename(tmp_path / "mine")
-    (tmp_path / EXPORTS).symlink_to("mine")
-    with pytest.raises(TranscriptError, match="does not say which files"):
-        Folder(tmp_path, "--output")
-    assert (tmp_path / "mine").read_text() == "{}"
-
-
-def test_exports_that_were_killed_or_run_at_once_know_each_other_s_files(tmp_path):
-    one, two = Folder(tmp_path / "out", "--output"), Folder(tmp_path / "out", "--output")
-    one.put("a.srt", "1")
-    two.put("b.srt", "1")  # both are killed: nothing is closed
-    later = Folder(tmp_path / "out", "--output")
-    for name in ("a.srt", "b.srt"):
-        later.put(name, "2")
-        one.put(name, "3")  # unless they were not: the other one's files are known at once
-        two.put(name, "4")
-    assert [folder.result.problems for folder in (one, two, later)] == [[], [], []]
-    assert {path.name: path.read_text() for path in (tmp_path / "out").glob("*.srt")} == {"a.srt": "4", "b.srt": "4"}
 
 
 def test_recordings_of_one_name_keep_their_suffixes_and_folders(tmp_path):
@@ -126,6 +102,6 @@ def test_captions_of_several_modes_need_a_choice(tmp_path):
 def test_a_table_has_lines_that_do_not_say_where_their_piece_is(tmp_path):
     stored = Stored.read(write(tmp_path, piece(None, None).replace('"duration_s":3.0', '"duration_s":null')))
     assert exported(stored, tmp_path / "out", "csv").count == 1
-    assert export_file(stored, "csv", tmp_path / "one.csv", naming="speaker").count == 1
+    assert export_file(stored, "csv", tmp_path / "one.csv", Targets(), naming="speaker").count == 1
     with pytest.raises(TranscriptError, match="does not say where its piece begins and ends"):
         exported(stored, tmp_path / "out", "csv", "srt")

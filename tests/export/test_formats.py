@@ -12,7 +12,7 @@ import soundfile
 
 from specdec_cli.export.formats import export
 from specdec_cli.export.recordings import Stored
-from specdec_cli.marks import EXPORTS
+from specdec_cli.targets import Targets
 from specdec_cli.transcript.records import ErrorInfo
 from specdec_cli.types import ExportFormat
 from tests.export.lines import HOSTILE, ONE_LINE, piece, write
@@ -35,9 +35,9 @@ PIECES = (
 
 def exported(folder: Path, name: ExportFormat, *lines: str, naming: str = "speaker") -> list[Path]:
     """The files of a format."""
-    done = export(Stored.read(write(folder, *lines)), [name], folder / "out", "--output", naming=naming)
+    done = export(Stored.read(write(folder, *lines)), [name], folder / "out", Targets(), naming=naming)
     assert not done.problems
-    return sorted(path for path in (folder / "out").rglob("*.*") if path.name != EXPORTS)
+    return sorted(path for path in (folder / "out").rglob("*.*"))
 
 
 def test_textgrid(tmp_path):
@@ -257,7 +257,7 @@ def test_degraded_captions_are_marked(tmp_path, name):
 def test_names_are_shortened_to_what_file_systems_take_and_stay_different(tmp_path, stem):
     files = [f"/d/{stem}.wav", f"/d/{stem[:-1]}c.wav"]
     stored = Stored.read(write(tmp_path, *(piece(0, 1, file=file) for file in files)))
-    done = export(stored, ["textgrid", "srt", "eaf"], tmp_path / "out", "--output", naming="speaker")
+    done = export(stored, ["textgrid", "srt", "eaf"], tmp_path / "out", Targets(), naming="speaker")
     assert (done.problems, done.count) == ([], 6)
     assert len(list((tmp_path / "out").glob("*.TextGrid"))) == 2
 

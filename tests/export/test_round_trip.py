@@ -2,6 +2,7 @@
 
 import csv
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from specdec_cli.audio.samples import Cut
 from specdec_cli.export.formats import export, export_file
 from specdec_cli.export.recordings import CaptionedPiece, Stored
 from specdec_cli.inputs.cuts import Cuts
+from specdec_cli.targets import Targets
 from specdec_cli.text import one_line
 from specdec_cli.types import ExportFormat
 from tests.export.lines import HOSTILE, piece, write
@@ -80,7 +82,7 @@ def test_exports_come_back_as_cuts(tmp_path, name, cases):
     for case in cases:
         stored = Stored.read(write(tmp_path, *recording(random.Random(case))))
         out = tmp_path / "out"
-        assert export(stored, [name], out, "--output", naming="speaker").problems == []
+        assert export(stored, [name], out, Targets(), naming="speaker").problems == []
         (file,) = (path for path in out.iterdir() if path.name.startswith(("talk.", "captions.")))
         (captioned,) = stored
         channels = any(piece.details.get("channel", 1) > 1 for piece in captioned.pieces)
@@ -95,7 +97,7 @@ def test_rttm_comes_back_with_names_as_the_format_has_them(tmp_path, file):
         piece(n, n + 1, file=f"/d/{file}", **({"speaker": who} if who else {})) for n, who in enumerate(("ann b", ""))
     ]
     stored = Stored.read(write(tmp_path, *lines))
-    export_file(stored, "rttm", tmp_path / "o.rttm", naming="speaker")
+    export_file(stored, "rttm", tmp_path / "o.rttm", Targets(), naming="speaker")
     assert [fields.split()[7] for fields in (tmp_path / "o.rttm").read_text("utf-8").splitlines()] == [
         "ann_b",
         "unknown",
@@ -112,7 +114,7 @@ def test_a_table_comes_back_with_whole_recordings_and_without_the_apostrophes(tm
     """Also as a spreadsheet saves it; the same cells in a table of somebody else's are as they stand."""
     whole = piece(None, None, "=1", "/d/a.wav", speaker="=ann", text="-x;=y", channel=2)
     stored = Stored.read(write(tmp_path, whole, piece(1, 2, "Calm.", "/d/b.wav", speaker="'s")))
-    export_file(stored, "csv", tmp_path / "o.csv", naming="speaker")
+    export_file(stored, "csv", tmp_path / "o.csv", Targets(), naming="speaker")
     with (tmp_path / "o.csv").open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.reader(file))
     assert "'=ann" in rows[1]
@@ -132,7 +134,7 @@ def test_a_textgrid_that_was_corrected_in_praat_is_read_with_its_corrections(tmp
     stored = Stored.read(
         write(tmp_path, piece(0, 1, "Calm.", FILE, speaker="ann", text="hi", labels={"emotion": "sad"}))
     )
-    export_file(stored, "textgrid", tmp_path / "talk.TextGrid", naming="speaker")
+    export_file(stored, "textgrid", tmp_path / "talk.TextGrid", Targets(), naming="speaker")
     grid = (tmp_path / "talk.TextGrid").read_text("utf-8")
     (tmp_path / "talk.TextGrid").unlink()
     if edit == "boundaries":
@@ -155,7 +157,7 @@ def test_a_textgrid_that_was_corrected_in_praat_is_read_with_its_corrections(tmp
 
 def test_an_eaf_that_was_synchronised_in_elan_counts_from_its_origin(tmp_path):
     stored = Stored.read(write(tmp_path, piece(0, 1, "Calm.", FILE, speaker="ann", text="hi", channel=2)))
-    export_file(stored, "eaf", tmp_path / "talk.eaf", naming="speaker")
+    export_file(stored, "eaf", tmp_path / "talk.eaf", Targets(), naming="speaker")
     document = (tmp_path / "talk.eaf").read_text("utf-8")
     (tmp_path / "talk.eaf").unlink()
     (tmp_path / "talk.eaf").write_text(document.replace("<MEDIA_DESCRIPTOR ", '<MEDIA_DESCRIPTOR TIME_ORIGIN="3000" '))

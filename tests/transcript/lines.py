@@ -11,8 +11,8 @@ from specdec_cli.transcript import Transcript
 class Raw(Journal[StoredLine]):
     """Lines of which nothing is asked."""
 
-    def __init__(self, path: Path, kind: Kind = TRANSCRIPTS, *, read: bool = True) -> None:
-        super().__init__(path, kind, (lambda _: ()) if read else None)
+    def __init__(self, path: Path, kind: Kind = TRANSCRIPTS, *, overwrite: bool = False) -> None:
+        super().__init__(path, kind, lambda _: (), overwrite=overwrite)
 
     def parsed(self, line: StoredLine) -> StoredLine:
         return line

@@ -15,6 +15,7 @@ from specdec_cli.export.recordings import Stored
 from specdec_cli.labels import Lexicon
 from specdec_cli.plot.timeline import timelines
 from specdec_cli.review.review_page import read_pieces
+from specdec_cli.targets import Targets
 from specdec_cli.transcript import Transcript
 from tests.batch.lines import good_line
 
@@ -34,7 +35,7 @@ DAMAGE: dict[str, str] = {
 READERS: dict[str, Callable[[Path], object]] = {
     "batch, caption": lambda path: Output(path, lambda _: ()),
     "compare": lambda path: StoredRuns(path, lambda _: ()),
-    "export": lambda path: export(Stored.read(path), ["csv", "srt"], path.parent / "out", "-o", naming=None),
+    "export": lambda path: export(Stored.read(path), ["csv", "srt"], path.parent / "out", Targets(), naming=None),
     "plot": lambda path: list(timelines(Stored.read(path), "emotion", ["happy"])),
     "review": lambda path: read_pieces([path], Lexicon.load(), None),
 }
