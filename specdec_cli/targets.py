@@ -98,10 +98,10 @@ class Targets:
             return
         if target == STDOUT:
             raise ConfigError(f"{flag} takes a file, not -.", hint="Name a file; --json prints where a command has it.")
+        self.require(target, kind)
         if target.suffix.lower() not in kind.suffixes and not self._resumes(target, kind):
             hint = f"Name it {target.stem}{kind.suffixes[0]}; specdec export writes transcripts in other formats."
             raise ConfigError(f"{flag} {target} does not end in {' or '.join(kind.suffixes)}.", hint=hint)
-        self.require(target, kind)
 
     def require(self, target: Path, kind: Kind | None = None, about: str = "", new: str = "") -> str | None:
         """The digest of the file at a path (see `digest_of`), "" if it is empty or JSON lines; None if there is none.

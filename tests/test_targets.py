@@ -99,7 +99,7 @@ def test_json_lines_are_resumed_by_any_name_and_none_of_another_kind(tmp_path, k
     (tmp_path / "a.jsonl").write_bytes(other)
     with pytest.raises(WrongFileError, match=f"a.jsonl holds something other than {kind.name}; it stays as it is"):
         Targets().refuse("-o", tmp_path / "a.jsonl", kind)
-    (tmp_path / "a.wav").write_bytes(other)
+    (tmp_path / "a.wav").write_bytes(b"RIFF")
     with pytest.raises(ConfigError, match=r"a\.wav does not end in \.jsonl"):  # not even by consent
         Targets(overwrite=True).refuse("-o", tmp_path / "a.wav", kind)
 
