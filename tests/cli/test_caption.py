@@ -224,7 +224,6 @@ def test_where_the_edge_may_write_alone_an_unreachable_cloud_is_a_warning(specde
         ("caption", ["--mode", "hybrid", "--set", "decoding.degrade=false"]),
         ("batch", ["--mode", "lossless"]),
         ("compare", ["--mode", "edge,lossless"]),
-        ("bench", []),
     ],
     ids=str,
 )
@@ -232,8 +231,7 @@ def test_without_its_cloud_a_mode_that_needs_it_is_refused_before_the_first_clip
     specdec, edge_here, recordings, command, given
 ):
     output = Path("out.jsonl")
-    kept = [] if command == "bench" else ["-o", output]
-    outcome = specdec(command, recordings[0], *UNREACHABLE, *given, *kept)
+    outcome = specdec(command, recordings[0], *UNREACHABLE, *given, "-o", output)
     assert (outcome.code, outcome.out) == (3, ""), outcome.err
     assert "error: The cloud does not answer: http://127.0.0.1:9: All connection attempts failed.\n" in outcome.err
     assert ("decoding.degrade" in outcome.err) == ("lossless" in given)
