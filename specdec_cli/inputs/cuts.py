@@ -1,26 +1,22 @@
-"""Cuts of recordings from files of other tools: turns, tiers, subtitles, segments, labels, and tables."""
+"""Cuts of recordings from files of other tools: turns, tiers, subtitles, segments and tables."""
 
 from __future__ import annotations
 
-import gc
+import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.audio.samples import Cut
 from specdec_cli.errors import CutsError, ReferencesError
-from specdec_cli.inputs.corpora import table_or_cuts
-from specdec_cli.inputs.entries import Columns, Entry, channel_from_1, pieces
+from specdec_cli.inputs.entries import Columns, Entry, channel_from_1
 from specdec_cli.inputs.moments import moment, required_moment, span
 from specdec_cli.inputs.names import ByRecording
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.subtitles import subtitles
-from specdec_cli.inputs.table_files import JSON, Table
-from specdec_cli.inputs.text_files import cell_text, decoded, ending, read_text
-from specdec_cli.inputs.tiers import eaf, textgrid
+from specdec_cli.inputs.table_files import JSON, read_table
+from specdec_cli.inputs.text_files import decoded, ending, read_text
 from specdec_cli.text import plain, show
 from specdec_cli.times import MOST_S
 from specdec_cli.written import digest
@@ -29,7 +25,26 @@ if TYPE_CHECKING:
     from specdec_cli.config.schema import AudioConfig
 
 _NOT_GIVEN: Final = ["<NA>", "<NA>"]
-_NO_NAMES: Final = frozenset({"<NA>", "unknown", "no_speech"})  # the last two are of our own RTTM
+_NO_NAMES: Final = frozenset({"<NA>", "unknown"})
+_READ: Final = (".rttm", ".textgrid", ".srt", ".vtt", *JSON, ".csv", ".tsv")
+"""Endings of files of cuts."""
+_CONVERTED: Final = {
+    (".ass", ".ssa", ".sbv", ".ttml", ".dfxp", ".lrc", ".sub"): "ffmpeg -i FILE out.srt makes an SRT of most of these.",
+    (
+        ".eaf",
+        ".trs",
+        ".cha",
+        ".antx",
+        ".exb",
+        ".flextext",
+    ): "ELAN opens it: export it there as a Praat TextGrid.",
+    (".ctm", ".stm", ".lab", ".mlf"): "Write it as a table with the columns file, start, end, speaker, text.",
+    (".txt",): "Labels of Audacity are a table once their first line has the names: start, end and text, with tabs.",
+}
+_NO_TIMES: Final = (
+    "The first line, or every object, has to name them; columns file, speaker and text are read too. Services that "
+    "transcribe also write SRT or VTT, which are read."
+)
 
 
 @dataclass(frozen=True)
@@ -43,8 +58,9 @@ class Cuts:
     path: Path
     skips: Skips
     _named: ByRecording[Cut] = field(repr=False)
-    _of_all: Sequence[Cut] = field(default=(), repr=False)  # where the file names no recording
+    _unnamed: list[Cut] = field(default_factory=list, repr=False)  # of a file that names no recording: they are of one
     _files: ByRecording[Path] | None = field(default=None, repr=False)  # of a folder
+    _asked: set[str] = field(default_factory=set, repr=False)  # recordings whose unnamed cuts were asked for
 
     @classmethod
     def of_config(cls, audio: AudioConfig) -> Cuts | None:
@@ -61,36 +77,57 @@ class Cuts:
         skips = Skips(strict)
         if path.is_relative_to(Path.cwd()):  # transcripts name it in warnings and errors
             path = path.relative_to(Path.cwd())
-        named, of_all = ByRecording[Cut](path), list[Cut]()
+        named, unnamed = ByRecording[Cut](path), list[Cut]()
         if path.is_dir():
             files = ByRecording[Path](path)
             for file in sorted(path.rglob("*")):
                 name = file.relative_to(path)
-                if file.suffix.lower() in _READERS and not any(part.startswith(".") for part in name.parts):
+                if file.suffix.lower() in _READ and not any(part.startswith(".") for part in name.parts):
                     files.add(str(name.with_suffix("")), file)
             return cls(path, skips, named, _files=files)
-        with _uncollected():
-            for entry, cut in _closed(_read(path, skips), skips):
-                if entry.file is None:
-                    of_all.append(cut)
-                else:
-                    named.add(entry.file, cut)
-        return cls(path, skips, named, of_all)
+        for entry, cut in _closed(_read(path, skips), skips):
+            if entry.file is None:
+                unnamed.append(cut)
+            else:
+                named.add(entry.file, cut)
+        return cls(path, skips, named, unnamed)
 
     def expect(self, recordings: Iterable[str]) -> None:
-        """Takes the paths of all recordings; see `ByRecording.expect`."""
-        (self._files or self._named).expect(recordings)
+        """Takes the paths of all recordings; see `ByRecording.expect`.
+
+        Cuts that name no recording are those of the only one, or of the one that their file is called after.
+
+        Raises:
+            ReferencesError: cuts name no recording, and of several none, or more than one, has the name of their file.
+        """
+        given = {os.path.abspath(recording) for recording in recordings}
+        if self._unnamed and len(given) > 1:
+            for cut in self._unnamed:
+                self._named.add(self._own_name, cut)
+            self._unnamed.clear()
+            self._named.expect(given)
+            if not any(self._named.of(recording) for recording in given):
+                message = f"{plain(str(self.path))} does not say which of the {len(given)} recordings its cuts are of."
+                hint = (
+                    "Call it like its recording, or name a folder with a file for each, or a table with a column file."
+                )
+                raise ReferencesError(message, hint=hint)
+        else:
+            (self._files or self._named).expect(given)
 
     def of(self, recording: str) -> tuple[Cut, ...]:
-        """The cuts of a recording, found by its path or name. Cuts that name no recording belong to every one.
+        """The cuts of a recording, found by its path or name.
 
         Raises:
             CutsError: there are none, or they may be of several recordings, or a folder has several files of them.
             ReferencesError: the folder's file for it cannot be read.
         """
         try:
+            if self._unnamed:
+                self._asked.add(os.path.abspath(recording))
+                self.expect(self._asked)
             files = None if self._files is None else self._files.of(recording)
-            found = (*self._of_all, *self._named.of(recording))
+            found = (*self._unnamed, *self._named.of(recording))
         except ReferencesError as error:
             raise CutsError(error.message, hint=error.hint) from error
         if files is not None:
@@ -109,25 +146,40 @@ class Cuts:
         except (OSError, ReferencesError):  # `of` tells
             return None
 
+    @property
+    def _own_name(self) -> str:
+        """The name of the file without its ending."""
+        return self.path.name[: self.path.name.lower().rindex(ending(self.path))]
+
     def _only(self, files: Sequence[Path], recording: str) -> Path:
         """The one file of a folder that is called like a recording."""
         if len(files) != 1:
             name = Path(recording)
             message = f"{plain(str(self.path))} has {len(files)} files of cuts for {plain(name.name)}."
-            raise CutsError(message, hint=f"Name one {plain(name.stem)}{' or '.join(_READERS)}.")
+            raise CutsError(message, hint=f"Name one {plain(name.stem)}{' or '.join(_READ)}.")
         return files[0]
 
 
 def _read(path: Path, skips: Skips) -> list[Entry]:
-    read = _READERS.get(ending(path))
-    if read is None:
-        other = next((f"{way} " for endings, way in _CONVERTED.items() if ending(path) in endings), "")
+    """The cuts of a file. Readers that use libraries are imported when a file needs them."""
+    kind = ending(path)
+    if kind == ".rttm":
+        found = list(_rttm(path, skips))
+    elif kind == ".textgrid":
+        from specdec_cli.inputs.tiers import textgrid
+
+        found = list(textgrid(path, skips))
+    elif kind in (".srt", ".vtt"):
+        from specdec_cli.inputs.subtitles import subtitles
+
+        found = list(subtitles(path, skips))
+    elif kind in _READ:
+        found = list(_table(path, skips))
+    else:
+        other = next((f"{way} " for endings, way in _CONVERTED.items() if kind in endings), "")
         message = f"{path} is no file of cuts that can be read: its ending is {show(path.suffix)}."
-        raise ReferencesError(message, hint=f"{other}Read are {', '.join(_READERS)}, and folders of such files.")
-    found = list(read(path, skips))
-    labels = "A .txt is a label track of Audacity; name a table .tsv, and of Kaldi give the folder: --manifest FOLDER."
-    hint = labels if read is _labels else "It needs a start and an end for each piece."
-    skips.require_some(found, f"{path} has no cuts.", hint)
+        raise ReferencesError(message, hint=f"{other}Read are {', '.join(_READ)}, and folders of such files.")
+    skips.require_some(found, f"{path} has no cuts.", "It needs a start and an end for each piece.")
     return found
 
 
@@ -154,18 +206,6 @@ def _closed(entries: Sequence[Entry], skips: Skips) -> Iterator[tuple[Entry, Cut
         yield entry, Cut(start_s, end_s, speaker, text, entry.place, entry.channel)
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Switches the garbage collector off: rows by the million make no cycles, and it takes a third of the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
 def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
     """The cuts of SPEAKER lines. Names may hold blanks: the format forbids them, and tools write them.
 
@@ -175,9 +215,7 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
     for number, line in enumerate(read_text(path, lenient=True).split("\n"), 1):
         fields = line.split()
         place = f"{where}{number}"
-        if fields[:1] != ["SPEAKER"]:
-            if fields and fields[0].upper() == "SPEAKER":
-                skips.leave_out(place, "SPEAKER is written in capitals")
+        if not fields or fields[0].upper() != "SPEAKER":
             continue
         gap = 5
         if fields[5:7] != _NOT_GIVEN:
@@ -202,59 +240,19 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
         yield entry if entry.file in apart or entry.channel is None else entry._replace(channel=None)
 
 
-def _labels(path: Path, skips: Skips) -> Iterator[Entry]:
-    """The cuts of a label track of Audacity: start, end and label between tabs. Lines of frequencies do not count."""
-    for number, line in enumerate(read_text(path, lenient=True).replace("\r", "\n").split("\n"), 1):
-        cells, place = line.strip("\n").split("\t"), f"{path}, line {number}"
-        if not line.strip() or cells[0] == "\\":
-            continue
-        if len(cells) < 2:
-            skips.leave_out(place, "this is no label: start, end and label, separated by tabs")
-        else:
-            yield from pieces(
-                place, skips, required_moment(cells[0]), required_moment(cells[1]), text=cell_text(" ".join(cells[2:]))
-            )
-
-
 def _table(path: Path, skips: Skips) -> Iterator[Entry]:
-    """The cuts of a table, such as the segments of Whisper and WhisperX, or of a Lhotse manifest."""
-    table = table_or_cuts(path, skips)
-    if not isinstance(table, Table):
-        yield from table
-        return
-    columns = Columns(table, clips=_RECORDINGS)
-    if columns.start is None or (columns.end is None and columns.length is None):
+    """The cuts of a table, such as the segments of Whisper and WhisperX."""
+    table = read_table(path, skips)
+    columns = Columns(table, clips=("recordingid",))
+    if not columns.timed:
         message = f"{path} has no columns start and end; there are {show(', '.join(table.columns))}."
         raise ReferencesError(message, hint=_NO_TIMES)
-    if columns.of_dialogues:
-        message = f"{path} names clips of IEMOCAP, and its times count in the dialogues that they were cut from."
-        raise ReferencesError(message, hint="Name the dialogues in its column of files: Ses01F_impro01.wav.")
     for entry in columns.entries(skips):
-        if entry.start_s is None and not table.own:
+        if entry.start_s is None:
             skips.leave_out(entry.place, "it has no start")
-            continue
-        if entry.end_s is None and entry.start_s is not None:
-            skips.change(entry.place, "it has no end: up to the next one, or to the end of the recording")
-        yield entry
-
-
-_NO_TIMES: Final = (
-    "The first line, or every object, has to name them; columns file, speaker and text are read too. Services that "
-    "transcribe also write SRT or VTT, which are read."
-)
-_CONVERTED: Final = {
-    (".ass", ".ssa", ".sbv", ".ttml", ".dfxp", ".lrc", ".sub"): "ffmpeg -i FILE out.srt makes an SRT of most of these.",
-    (".trs", ".cha", ".antx", ".exb", ".flextext"): "ELAN imports it: save it there as .eaf.",
-    (".ctm", ".stm", ".lab", ".mlf"): "Write it as a table with the columns file, start, end, speaker, text.",
-}
-_RECORDINGS: Final = ("recordingid", "clip", "clipid", "uri")
-_READERS: Final[dict[str, Callable[[Path, Skips], Iterator[Entry]]]] = {
-    ".rttm": _rttm,
-    ".textgrid": textgrid,
-    ".eaf": eaf,
-    ".srt": subtitles,
-    ".vtt": subtitles,
-    ".txt": _labels,
-    **dict.fromkeys((*JSON, ".csv", ".tsv"), _table),
-}
-"""Ending of a file of cuts -> what reads it."""
+        elif entry.file is None and columns.file is not None:
+            skips.leave_out(entry.place, "no recording is named")
+        else:
+            if entry.end_s is None:
+                skips.change(entry.place, "it has no end: up to the next one, or to the end of the recording")
+            yield entry

@@ -28,8 +28,8 @@ from specdec_cli.text import show
 _SOUND: Final = re.compile(rf"[^.].*\.({SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
 """Names of recordings in a folder; a file that is named or matches a pattern may have any other."""
 _OTHERS: Final = {
-    (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".scp"): ("a table", "To caption what it lists: --manifest {}"),
-    (".rttm", ".srt", ".vtt", ".textgrid", ".eaf"): ("a file of cuts", "Name the recording, and --segment {}"),
+    (".csv", ".tsv", ".json", ".jsonl", ".ndjson"): ("a table", "To caption what it lists: --manifest {}"),
+    (".rttm", ".srt", ".vtt", ".textgrid"): ("a file of cuts", "Name the recording, and --segment {}"),
 }
 _TRANSCRIPT: Final = b'{"schema":1,"file":'
 _NO_TEXT: Final = re.compile(rb"[\x01-\x08\x0e-\x1a]")  # every recording has such bytes, and no list of names

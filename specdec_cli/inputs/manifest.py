@@ -1,12 +1,9 @@
-"""Lists of recordings, or of parts of them, with ids, prompts, languages, speakers and texts of their own.
-
-Tables, and what other tools write: manifests of NeMo, Kaldi's data folders, cuts of Lhotse.
-"""
+"""Tables of recordings, or of parts of them, with ids, prompts, languages, speakers and texts of their own."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,12 +12,12 @@ from urllib.parse import unquote, urlsplit
 from specdec_cli.audio.paths import is_url
 from specdec_cli.config.settings import check_value
 from specdec_cli.errors import ConfigError, ReferencesError
-from specdec_cli.inputs.corpora import kaldi, table_or_cuts
-from specdec_cli.inputs.entries import FILES, Columns, Entry, plain_name
+from specdec_cli.inputs.entries import FILES, Columns, Entry
 from specdec_cli.inputs.find import Paths, common_folder
+from specdec_cli.inputs.names import as_spelled
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.table_files import Table
+from specdec_cli.inputs.table_files import read_table
 from specdec_cli.text import show, show_name
 
 
@@ -44,8 +41,7 @@ class Manifest:
         """Reads and checks a manifest. Relative paths are relative to its own folder.
 
         Args:
-            path: a table (.tsv, .csv, .json, .jsonl), also of NeMo, cuts of Lhotse (.jsonl, .jsonl.gz), or Kaldi's
-                wav.scp or its folder.
+            path: a table (.tsv, .csv, .json, .jsonl).
             strict: whether a row that would be left out or changed is refused instead.
 
         Raises:
@@ -53,10 +49,10 @@ class Manifest:
         """
         rows: dict[Key, InputFile] = {}
         places: dict[object, str] = {}  # of ids, and of recordings without one
-        skips = Skips(strict)
+        skips, spelled = Skips(strict), dict[str, Mapping[str, str]]()
         for entry in _listed(path, skips):
             try:
-                item = _item(path, entry)
+                item = _item(path.parent, entry, spelled)
             except ConfigError as error:
                 skips.leave_out(entry.place, error.message.removeprefix(f"{entry.place}: ").rstrip("."))
                 continue
@@ -70,50 +66,39 @@ class Manifest:
 
 
 _NAMED: Final = 12  # columns, in a message
-_OF_NEMO: Final = "audiofilepath"  # NeMo reads `duration` seconds of such a file, from its start if there is no offset
 Inputs = Paths | Manifest
 """Recordings, each once. `base` is the absolute folder to which names in exports are relative."""
 
 
 def _listed(path: Path, skips: Skips) -> Iterator[Entry]:
-    """The entries of a manifest: of Kaldi, Lhotse, or a table."""
-    if path.suffix == ".scp" or (path / "wav.scp").exists():
-        yield from kaldi(path if path.suffix == ".scp" else path / "wav.scp", skips)
-    elif not isinstance(table := table_or_cuts(path, skips), Table):
-        yield from table
-    else:
-        columns = Columns(table)
-        if columns.file is None:
-            wanted, found = ", ".join(FILES[:3]), ", ".join(map(show_name, table.columns[:_NAMED]))
-            message = f"{path} has no column {wanted} or the like that names the recording; the first are {found}."
-            raise ReferencesError(message, hint="The first line has the names of the columns.")
-        is_nemo = plain_name(columns.file) == _OF_NEMO
-        for entry in columns.entries(skips):
-            limited = is_nemo and entry.start_s is None
-            yield entry._replace(end_s=columns.length_s(entry)) if limited else entry
+    """The rows of a manifest; ReferencesError if no column names recordings."""
+    columns = Columns(table := read_table(path, skips))
+    if columns.file is None:
+        wanted, found = ", ".join(FILES[:3]), ", ".join(map(show_name, table.columns[:_NAMED]))
+        message = f"{path} has no column {wanted} or the like that names the recording; the first are {found}."
+        raise ReferencesError(message, hint="The first line has the names of the columns.")
+    return columns.entries(skips)
 
 
-def _path(folder: Path, file: str) -> str:
+def _path(folder: Path, file: str, spelled: MutableMapping[str, Mapping[str, str]]) -> str:
     """The path of a recording in a manifest in `folder`: also of a `file:` address, below ~, or written by Windows."""
     if file.lower().startswith("file://"):
         file = unquote(urlsplit(file).path)
-    if os.path.isabs(file) or is_url(file):
+    if is_url(file):
         return file
     path = str(folder / file)
-    others = (
-        *(os.path.expanduser(file), path.replace("\\", "/"), str(folder / file.strip("\"'"))),
-        *(str(folder / "clips" / file), f"{path}.wav"),  # as Common Voice and IEMOCAP have them
-    )
-    return path if os.path.lexists(path) else next(filter(os.path.lexists, others), path)
+    others = os.path.expanduser(file), path.replace("\\", "/"), str(folder / file.strip("\"'"))
+    known = path if os.path.lexists(path) else next(filter(os.path.lexists, others), None)
+    return known or as_spelled(path, spelled)
 
 
-def _item(manifest: Path, entry: Entry) -> InputFile:
+def _item(folder: Path, entry: Entry, spelled: MutableMapping[str, Mapping[str, str]]) -> InputFile:
     """The recording, or the part of it, that an entry names; ConfigError if it names none, or with a wrong prompt.
 
-    A part without an id is called after its recording and its times, so that a later run finds it again.
+    A part without an id is called after its recording and its times, so that a later run finds it again. `spelled`: see
+    `as_spelled`.
     """
-    file, folder = entry.file, manifest if manifest.is_dir() else manifest.parent
-    if not file:
+    if not (file := entry.file):
         raise ReferencesError(f"{entry.place}: no recording is named.", hint="Name one, or drop the row.")
     if entry.prompt is not None:
         check_value("prompt.text", entry.prompt, entry.place)
@@ -126,7 +111,7 @@ def _item(manifest: Path, entry: Entry) -> InputFile:
         times = [] if start_s is None else [f"{round(1000 * start_s):07d}", until]  # milliseconds
         id_ = "-".join([Path(file).stem, *times, *([] if channel is None else [f"ch{channel + 1}"])])
     return InputFile(
-        _path(folder, file),
+        _path(folder, file, spelled),
         id=id_,
         language=entry.language,
         prompt=entry.prompt,

@@ -7,22 +7,20 @@ import unicodedata
 from typing import Final
 
 from specdec_cli.inputs.skipped import Skips
+from specdec_cli.inputs.text_files import NONE
 from specdec_cli.text import show
 from specdec_cli.times import MOST_S, parse
 
 Moment = float | str | None
 """Seconds; the text of what is no time; None: no time is given."""
-NONE: Final = frozenset({"", "na", "n/a", "nan", "nat", "none", "null", "<na>", "-"})
-"""Cells without a value, in small letters."""
-_WITH_UNIT: Final = re.compile(r"(.*\d)\s*(ms|msec|s|sec|secs|seconds|秒|毫秒)", re.IGNORECASE)
-_OF_PANDAS: Final = re.compile(r"(\d{1,4}) days?(?: (\d\d:\d\d:\d\d(?:\.\d{1,9})?))?")  # audformat has such times
+_WITH_UNIT: Final = re.compile(r"(.*\d)\s*(ms|msec|s|sec|secs|seconds)", re.IGNORECASE)
 _THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+")  # as spreadsheets show long numbers
 
 
-def moment(value: object, scale: float = 1.0) -> float | str | None:
-    """Seconds of a number or a text with or without a unit, also below 0; the text itself if it is no time.
+def moment(value: object, scale: float = 1.0) -> Moment:
+    """Seconds of a number or a text, also below 0; the text itself if it is no time; None if no time is given.
 
-    None: no time is given.
+    `scale`: seconds per unit of a number that names no unit itself. In milliseconds a comma stands between thousands.
     """
     if value is None:
         return None
@@ -38,10 +36,8 @@ def moment(value: object, scale: float = 1.0) -> float | str | None:
         return None
     if scale == 0.001 and _THOUSANDS.fullmatch(text):
         return float(text.replace(",", "")) * scale
-    if days := _OF_PANDAS.fullmatch(text):
-        return 86_400.0 * int(days[1]) + (parse(days[2] or "0") or 0.0)
     if unit := _WITH_UNIT.fullmatch(text):
-        text, scale = unit[1], 0.001 if unit[2].casefold().startswith(("ms", "毫")) else 1.0
+        text, scale = unit[1], 0.001 if unit[2].casefold().startswith("ms") else 1.0
     found = parse(text.removeprefix("-"))
     if found is None:
         return show(value)

@@ -6,7 +6,8 @@ import os
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
@@ -110,6 +111,21 @@ def _upwards(path: str) -> list[str]:
     """The name without its ending, and the folders above it from the last one on, as they are compared."""
     *folders, last = parts_of(path)
     return [_alike(part) for part in (_stem(last), *reversed(folders))]
+
+
+def as_spelled(path: str, spelled: MutableMapping[str, Mapping[str, str]]) -> str:
+    """The path with every part as its folder spells it: in composed letters (NFC) or, as on a Mac, in decomposed ones.
+
+    `spelled` keeps the names in folders that were listed: composed name -> name.
+    """
+    folder, name = os.path.split(path)
+    if path.isascii() or not name or os.path.lexists(path):
+        return path
+    folder = as_spelled(folder, spelled)
+    if folder not in spelled:
+        with suppress(OSError):
+            spelled[folder] = {unicodedata.normalize("NFC", known): known for known in os.listdir(folder or ".")}
+    return os.path.join(folder, spelled.get(folder, {}).get(unicodedata.normalize("NFC", name), name))
 
 
 @lru_cache(maxsize=4096)

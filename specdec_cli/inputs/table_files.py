@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import codecs
 import csv
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice, starmap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -15,10 +16,9 @@ from pydantic_core import from_json
 
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.text_files import decoded, ending, read_text
+from specdec_cli.inputs.text_files import NONE, decoded, ending, read_text
 from specdec_cli.text import show, show_name
 
-Object = tuple[str, dict[str, Any]]  # the place of an item or a line of JSON, and what it holds
 Cell = tuple[str, ...]  # what a cell holds: nothing, one text, or (in JSON) a list of them
 
 MOST_ROWS: Final = 2_000_000
@@ -26,23 +26,15 @@ MOST_ROWS: Final = 2_000_000
 JSON: Final = (".json", ".jsonl", ".ndjson")
 _SEPARATED: Final = (".tsv", ".tab", ".csv")
 _OBJECTS: Final = 'Write a list of objects: [{"file": ..., "caption": ...}, ...], or an object on each line.'
-_LISTS: Final = ["segments", "utterances", "chunks", "diarization", "transcription", "audio_segments", "sentence_info"]
-"""Keys of the list of what was said: of Whisper and WhisperX, AssemblyAI and Deepgram, transformers, pyannote,
-whisper.cpp, Amazon and FunASR."""
-_WITHIN: Final = ("output", "results")  # of the services of pyannoteAI, and of Deepgram and Amazon
 _NO_TABLES: Final = {
     (".txt", ".list", ".lst", ".m3u"): "A list of paths is given on stdin: specdec batch - < FILE.",
     (".xlsx", ".xls", ".ods", ".numbers"): "Save it as CSV.",
+    (".scp",): "docs/tables.md has a command that makes a table of a folder of Kaldi.",
 }
 _SEPARATOR: Final = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _MOST_LINES: Final = 100  # of a quoted cell
-OWN_COLUMNS: Final = (
-    *("name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "error"),
-)
-"""The first columns of a table that specdec exported: they identify it, also after edits."""
-_FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)('*[=+\-@\t\r])")
-"""The beginning of a formula in a cell, or in a part of it that `;` or a tab would make a cell."""
-_NO_FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)'('*[=+\-@\t\r])")
+_OF_WHISPER: Final = ("start", "end", "text")  # the header of Whisper's TSV, whose times are whole milliseconds
+_NOT_UTF_8: Final = "not UTF-8 text: save it as UTF-8"
 
 
 class Row(NamedTuple):
@@ -52,46 +44,56 @@ class Row(NamedTuple):
     values: Mapping[str, Any]
 
     def cell(self, column: str | None) -> Cell:
-        """The texts in a cell: none if it is empty or there is no such column."""
+        """The texts in a cell, also "nan" and the like: none if it is empty or there is no such column."""
         value = None if column is None else self.values.get(column)
         items = value if isinstance(value, list) else [value]
         return tuple(text for item in items if isinstance(item, str | int | float) and (text := str(item).strip()))
 
     def single(self, column: str | None) -> str | None:
-        """The one text in a cell, None if it is empty or there is no column.
+        """The one text in a cell; None if it is empty, holds one of `NONE`, or there is no column.
 
         Raises:
             ValueError: there are several; says so.
         """
         value = None if column is None else self.values.get(column)
-        if value is None or isinstance(value, str):
-            return (value or "").strip() or None
-        if len(cell := self.cell(column)) > 1:
+        if value is None:
+            return None
+        if isinstance(value, str):
+            text = value.strip()
+        elif len(cell := self.cell(column)) > 1:
             raise ValueError(f"column {show_name(str(column))}: one value was expected, not {show(list(cell))}")
-        return cell[0] if cell else None
+        else:
+            text = "".join(cell)
+        return None if text.casefold() in NONE else text
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """All rows; `columns` in the order of the file."""
+    """All rows; `columns` in the order of the file.
+
+    Attributes:
+        unit_s: seconds per unit of times whose column names no unit.
+        first_channel: number of the first channel.
+    """
 
     path: Path
-    columns: tuple[str, ...]
     rows: tuple[Row, ...]
+    unit_s: float = 1.0
+    first_channel: int = 1
+    columns: tuple[str, ...] = field(init=False)
 
-    @property
-    def own(self) -> bool:
-        """Whether specdec exported it: a row without times is about a whole recording."""
-        return self.columns[: len(OWN_COLUMNS)] == OWN_COLUMNS
+    def __post_init__(self) -> None:
+        names = dict.fromkeys(chain.from_iterable(row.values for row in self.rows))
+        object.__setattr__(self, "columns", tuple(names))
 
 
-def read_table(path: Path, skips: Skips | None = None, objects: Iterable[Object] | None = None) -> Table:
+def read_table(path: Path, skips: Skips | None = None) -> Table:
     """Reads a table in the format that the ending of its name stands for.
 
     Quotes of a TSV are ordinary characters, unless its first line begins with one. CSV may have semicolons, tabs or
     bars for commas, as a first line `sep=;` says, or the header. Empty rows, and columns without a name, are passed
-    over. JSON is what `read_objects` reads; what an object in a cell holds becomes columns of its own, `audio.path`.
-    `objects`: what `read_objects` found, if it was read before.
+    over. JSON is a list of objects, an object a line, or what a tool writes that transcribes (see `_said`); what an
+    object in a cell holds becomes columns of its own, `audio.path`.
 
     Raises:
         ReferencesError: it cannot be read, or has no row; a row that cannot be read is left out, see `Skips`.
@@ -102,57 +104,76 @@ def read_table(path: Path, skips: Skips | None = None, objects: Iterable[Object]
         other = next((f"{way} " for endings, way in _NO_TABLES.items() if kind in endings), "")
         message = f"{path} is no table that can be read: its ending is {show(path.suffix)}."
         raise ReferencesError(message, hint=f"{other}A table is named .tsv, .csv, .json or .jsonl after what it holds.")
-    if kind in _SEPARATED:
-        rows = tuple(_separated(path, kind, skips))
-    else:
-        rows = tuple(starmap(_row_of, read_objects(path, skips) if objects is None else objects))
-    skips.require_some(rows, f"{path} has no rows.", "It needs the names of the columns, and a row per clip.")
-    return Table(path, tuple(dict.fromkeys(chain.from_iterable(row.values for row in rows))), rows)
+    table = _separated(path, kind, skips) if kind in _SEPARATED else _objects(path, skips)
+    skips.require_some(table.rows, f"{path} has no rows.", "It needs the names of the columns, and a row per clip.")
+    if table.unit_s != 1.0:
+        skips.note(f"{path}: its times are read as milliseconds, by its layout (Whisper's TSV, AssemblyAI, FunASR)")
+    return table
 
 
-def read_objects(path: Path, skips: Skips) -> Iterator[Object]:
-    """Place and object of each item of a JSON list, of the list under one of `_LISTS`, or of each line of JSON lines.
-
-    What is no object is left out.
-
-    Raises:
-        ReferencesError: it cannot be read, or is no JSON at all.
-    """
-    text = read_text(path)
+def _objects(path: Path, skips: Skips) -> Table:
+    """The table of a JSON document or of JSON lines. ReferencesError if it is no JSON at all."""
+    text = read_text(path, lenient=True)
+    clean = decoded(text)
     try:
-        tree = from_json(text)
+        tree = _parsed(text, clean=clean)
     except ValueError as error:
         if not text.lstrip().startswith("{"):  # the first of several lines
             raise ReferencesError(f"{path}: not valid JSON: {error}.", hint=_OBJECTS) from error
         tree = {}
-    if (
-        isinstance(tree, list)
-        and len(tree) == 1
-        and isinstance(tree[0], dict)
-        and not tree[0].keys().isdisjoint(_LISTS)
-    ):
-        (tree,) = tree
-    within = [*map(tree.get, _WITHIN), tree] if isinstance(tree, dict) else []
-    lists = (one[name] for one in within if isinstance(one, dict) for name in _LISTS if name in one)
-    items = next(lists, None) if within else tree
-    if isinstance(items, list):
-        found: Iterator[tuple[str, Any]] = ((f"{path}, item {number}", item) for number, item in enumerate(items, 1))
+    items, unit_s, first_channel = _said(tree)
+    if items is None:
+        found = _lines(path, text, skips, clean=clean)
     else:
-        found = _lines(path, text, skips)
+        found = ((f"{path}, item {number}", item) for number, item in enumerate(items, 1))
+    rows = list[Row]()
     for place, value in found:
-        if isinstance(value, dict):
-            yield place, value
-        else:
+        if not isinstance(value, dict):
             skips.leave_out(place, f"an object was expected, not {show(value)}")
+        elif not clean and not decoded(json.dumps(value, ensure_ascii=False)):
+            skips.leave_out(place, _NOT_UTF_8)
+        else:
+            rows.append(_row_of(place, value))
+    return Table(path, tuple(rows), unit_s, first_channel)
 
 
-def _lines(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, Any]]:
+def _parsed(text: str, *, clean: bool) -> Any:
+    """The JSON of a text. The fast parser refuses bytes that are no UTF-8, the other one keeps them."""
+    try:
+        return from_json(text) if clean else json.loads(text)
+    except RecursionError as error:
+        raise ValueError("recursion limit exceeded") from error
+
+
+def _said(tree: Any) -> tuple[list[Any] | None, float, int]:
+    """The list of what was said in a document, seconds a unit of its times, and the number of its first channel.
+
+    A list of objects is itself; None: an object that holds none, as a line of JSON lines does.
+    """
+    match tree[0] if isinstance(tree, list) and len(tree) == 1 else tree:
+        case {"results": {"utterances": list(found)}}:  # Deepgram
+            return found, 1.0, 0
+        case {"sentence_info": list(found)} | {"utterances": list(found), "audio_duration": _}:  # FunASR; AssemblyAI
+            return found, 0.001, 1
+        case (
+            {"segments": list(found)}  # Whisper, faster-whisper, WhisperX
+            | {"chunks": list(found)}  # transformers
+            | {"transcription": list(found)}  # whisper.cpp
+            | {"utterances": list(found)}
+            | {"output": {"diarization": list(found)}}  # pyannoteAI
+            | {"results": {"audio_segments": list(found)}}  # Amazon Transcribe
+        ):
+            return found, 1.0, 1
+    return tree if isinstance(tree, list) else None, 1.0, 1
+
+
+def _lines(path: Path, text: str, skips: Skips, *, clean: bool) -> Iterator[tuple[str, Any]]:
     # Not splitlines(): a caption may hold U+2028 and its like, which JSON does not escape.
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             place = f"{path}, line {number}"
             try:
-                yield place, from_json(line)
+                yield place, _parsed(line, clean=clean)
             except ValueError as error:
                 reason = str(error).partition(" at line ")[0]
                 skips.leave_out(place, f"not valid JSON: {reason}")
@@ -164,17 +185,18 @@ def _row_of(place: str, value: Mapping[str, Any]) -> Row:
         return Row(place, value)
     flat: dict[str, Any] = {}
     for name, content in value.items():
-        if isinstance(content, dict):
-            flat |= {f"{name}.{inner}": below for inner, below in content.items()}
-        elif name == "timestamp" and isinstance(content, list) and len(content) == 2:
-            flat |= {"start": content[0], "end": content[1]}
-        else:
-            flat[name] = content
+        match name, content:
+            case ("timestamp", [start, end]) | ("timestamps", {"from": start, "to": end}):  # transformers; whisper.cpp
+                flat |= {"start": start, "end": end}
+            case _, {**inner}:
+                flat |= {f"{name}.{part}": below for part, below in inner.items()}
+            case _:
+                flat[name] = content
     return Row(place, flat)
 
 
-def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
-    """The rows of a text of separated cells; rows with more or fewer cells than columns are left out.
+def _separated(path: Path, kind: str, skips: Skips) -> Table:
+    """The table of a text of separated cells; rows with more or fewer cells than columns are left out.
 
     A record ends where its number of quotes is even, so that a stray quote costs its own line and no other.
     """
@@ -193,29 +215,25 @@ def _separated(path: Path, kind: str, skips: Skips) -> Iterator[Row]:
     if len(records) > MOST_ROWS:
         raise ReferencesError(f"{path} has more than {MOST_ROWS:,} rows.", hint="Split it into smaller files.")
     if not records:
-        return
-    (place, columns), *rows = records
+        return Table(path, ())
+    (place, columns), *found = records
     while columns and not columns[-1]:
         columns.pop()
-    if rows and all(len(columns) < len(cells) and cells[len(columns)] and cells[0].isdecimal() for _, cells in rows):
+    if found and all(len(columns) < len(cells) and cells[len(columns)] and cells[0].isdecimal() for _, cells in found):
         columns.insert(0, "")  # R writes an index without a name for it
     named = [name for name in columns if name]
-    if len(set(named)) < len(named):
-        twice = next(name for name in named if named.count(name) > 1)
+    if twice := next((name for name in named if named.count(name) > 1), None) if len({*named}) < len(named) else None:
         message = f"{place}: two columns are called {show_name(twice)}."
         raise ReferencesError(message, hint="Give every column a name of its own.")
-    count, own = len(columns), tuple(named[: len(OWN_COLUMNS)]) == OWN_COLUMNS
-    for place, cells in rows:
-        if len(cells) < count or any(cells[count:]):
-            skips.leave_out(place, f"{len(cells)} cells, but there are {count} columns")
+    rows = list[Row]()
+    for place, cells in found:
+        if len(cells) < len(columns) or any(cells[len(columns) :]):
+            skips.leave_out(place, f"{len(cells)} cells, but there are {len(columns)} columns")
         else:
-            cells = [_NO_FORMULA.sub(r"\1\2", cell) for cell in cells] if own else cells
-            yield Row(place, {name: cell for name, cell in zip(columns, cells, strict=False) if name})
-
-
-def as_cell(text: str) -> str:
-    """A text that no spreadsheet runs as a formula: a ' stands in front of one, which reading takes away."""
-    return _FORMULA.sub(r"\1'\2", text)
+            rows.append(Row(place, {name: cell for name, cell in zip(columns, cells, strict=False) if name}))
+    whisper = kind == ".tsv" and tuple(columns) == _OF_WHISPER
+    whole = whisper and all(row.values[name].isdecimal() for row in rows for name in ("start", "end"))
+    return Table(path, tuple(rows), 0.001 if whole else 1.0)
 
 
 def _records(
@@ -246,4 +264,4 @@ def _records(
         if any(cells) and decoded(text):
             yield place, cells
         elif any(cells):
-            skips.leave_out(place, "not UTF-8 text: save it as UTF-8")
+            skips.leave_out(place, _NOT_UTF_8)

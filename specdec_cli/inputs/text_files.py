@@ -14,6 +14,8 @@ from specdec_cli.regular_files import open_regular
 
 MOST_BYTES: Final = 256 << 20
 """Largest table, manifest or file of cuts, unpacked."""
+NONE: Final = frozenset({"", "na", "n/a", "#n/a", "nan", "nat", "none", "null", "<na>", "-"})
+"""Cells without a value, in small letters."""
 UNDECODED: Final = re.compile(r"[\ud800-\udfff]")  # of bytes that are no UTF-8, read leniently
 
 

@@ -3,49 +3,62 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.entries import Columns, Entry, plain_name
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.table_files import Table
+from specdec_cli.inputs.table_files import Cell, Table
 from specdec_cli.labels.lexicon import NOT_GIVEN, Lexicon
 from specdec_cli.labels.units import folded
 from specdec_cli.text import show, show_name
 
+Vote = tuple[str | None, str]
+"""The class that a rater names, or None for a word that names none, and the word."""
+
 _ALSO_CALLED: Final = {
-    "emotion": ("emoclass", "emotionclass", "emotionlabel", "voicevote", "emovote"),
     "voice": ("gender", "sex"),
-}
-"""Attribute -> further plain names of its column."""
-_CORPUS_OF: Final = {"voicevote": "CREMA-D", "emovote": "CREMA-D", "emoclass": "MSP-Podcast"}
-"""Plain name of a column -> the corpus that has it."""
-_MAY_BE: Final = {
-    "rate": ("speakingrate", "speakingspeed", "speed", "tempo"),
+    "rate": ("speakingrate", "speed"),
     "volume": ("energy", "loudness"),
 }
-"""Attribute -> plain names of columns that hold its words or measurements: only words count."""
-_TIE: Final = re.compile(r"\w(:\w)+")  # of raters, as CREMA-D writes it
+"""Attribute -> further plain names of its column. They may hold measurements: only words count."""
+_OF_RATERS: Final = re.compile(r"\w(:\w)+")  # votes of several raters in one cell, as CREMA-D writes them
+TIE: Final = "a tie of raters"
 
 
 def label_column(columns: Columns, attribute: str, lexicon: Lexicon) -> str | None:
     """The column of a table that labels an attribute; None if there is none, or if it holds measurements."""
     plain = plain_name(attribute)
-    if column := columns.first((f"c{plain}", f"label{plain}", f"{plain}label", *_ALSO_CALLED.get(attribute, ()))):
+    if column := columns.first((f"c{plain}", f"label{plain}", f"{plain}label")):
         return column
-    if not (column := columns.first((plain, *_MAY_BE.get(attribute, ())))):
+    if not (column := columns.first((plain, *_ALSO_CALLED.get(attribute, ())))):
         return None
-    words = _different_words(columns.table, column)
+    words = set(_words(columns.table, column))
     known = any(lexicon.table_words[attribute].get(word) for word in words)
     return column if known or _corpora_of(words, attribute, lexicon) else None
 
 
-def _different_words(table: Table, column: str) -> set[str]:
-    """The different words of a column, folded, without those that say that there is none."""
-    words = {folded(word) for row in table.rows for word in row.cell(column)} - NOT_GIVEN
-    return {word for word in words if not _TIE.fullmatch(word)}
+def decided(votes: Sequence[Vote]) -> Vote:
+    """What most of the votes name, with the first word for it; a tie names no class."""
+    (first, most), *others = Counter(class_ or word for class_, word in votes).most_common(2)
+    if others and others[0][1] == most:
+        return None, TIE
+    return next((class_, word) for class_, word in votes if first in (class_, word))
+
+
+def _words(table: Table, column: str) -> Iterator[str]:
+    """The words of a column, folded, without those that say that there is none."""
+    words = (folded(word) for row in table.rows for word in _raters(row.cell(column)))
+    return (word for word in words if word not in NOT_GIVEN)
+
+
+def _raters(cell: Cell) -> Iterator[str]:
+    """The words of a cell."""
+    for word in cell:
+        yield from word.split(":") if _OF_RATERS.fullmatch(word) else (word,)
 
 
 def _corpora_of(words: set[str], attribute: str, lexicon: Lexicon) -> list[str]:
@@ -70,14 +83,14 @@ class LabelColumn:
         That corpus is `corpus`, or else the only one that has codes for all of the words.
 
         Raises:
-            ReferencesError: no corpus of that name has codes; several corpora fit and differ; no word is a label, so
-                this is another column.
+            ReferencesError: no corpus of that name has codes; several corpora fit and differ; no word is a label, or
+                most are none and the others name one class, so this is another column or another language.
         """
         hint = (
             f"Classes: {', '.join(lexicon.attributes[attribute])}. Add the word to a lexicon file that extends the "
             "default one, under aliases or, to leave such rows out, under ignored."
         )
-        plain, words = lexicon.table_words[attribute], _different_words(table, column)
+        plain, counts = lexicon.table_words[attribute], Counter(_words(table, column))
         codes = lexicon.codes.get(attribute, {})
         if corpus is not None and codes:
             if corpus not in codes:
@@ -85,32 +98,43 @@ class LabelColumn:
                 raise ReferencesError(f"There are no codes of a corpus {show(corpus)}.", hint=known)
             found = cls(attribute, column, {**plain, **codes[corpus]}, corpus, hint)
         else:
-            fitting = [] if words <= plain.keys() else _corpora_of(words, attribute, lexicon)
-            named = _CORPUS_OF.get(plain_name(column))
-            fitting = [name for name in fitting if name == named] or fitting
-            if len({tuple(codes[name][word] for word in sorted(words)) for name in fitting}) > 1:
+            fitting = [] if counts.keys() <= plain.keys() else _corpora_of({*counts}, attribute, lexicon)
+            if len({tuple(codes[name][word] for word in sorted(counts)) for name in fitting}) > 1:
                 raise ReferencesError(
                     f"{table.path}, column {show_name(column)}: its labels are codes of {' and of '.join(fitting)}.",
                     hint=f"Say of which corpus: --set judging.label_codes={fitting[0]}.",
                 )
             classes = codes[fitting[0]] if fitting else plain
             found = cls(attribute, column, classes, " or ".join(fitting) or None, hint)
-        if words and not words & found.classes.keys():
-            row = next(row for row in table.rows if row.cell(column))
-            unknown = found._unknown(row.cell(column)[0])
-            others = f", and none of the column's other {len(words) - 1}" if len(words) > 1 else ""
-            raise ReferencesError(f"{row.place}, {unknown}{others}.", hint=hint)
+        found._require_labels(table, counts)
         return found
 
-    def class_of(self, entry: Entry, skips: Skips, *, refuse: bool) -> str | None:
-        """The class of a row; None if it has none. An unknown word is counted in `skips`, or refused."""
-        word = " ".join(entry.row.cell(self.column)) if entry.row else ""
-        plain = folded(word)
-        if plain not in self.classes and plain not in NOT_GIVEN and not _TIE.fullmatch(plain):
-            if refuse or skips.strict:
-                raise ReferencesError(f"{entry.place}, {self._unknown(word)}.", hint=self.hint)
-            skips.change(entry.place, self._unknown(word))
-        return self.classes.get(plain)
+    def votes(self, entry: Entry, skips: Skips, *, refuse: bool) -> list[Vote]:
+        """What the words in a row name. An unknown word is counted in `skips`, or refused."""
+        votes = list[Vote]()
+        for word in _raters(entry.row.cell(self.column)) if entry.row else ():
+            plain = folded(word)
+            class_ = self.classes.get(plain)
+            if class_ is None and plain in NOT_GIVEN:
+                continue
+            if plain not in self.classes:
+                if refuse or skips.strict:
+                    raise ReferencesError(f"{entry.place}, {self._unknown(word)}.", hint=self.hint)
+                skips.change(entry.place, self._unknown(word))
+            votes.append((class_, plain))
+        return votes
+
+    def _require_labels(self, table: Table, counts: Counter[str]) -> None:
+        """Raises ReferencesError if figures would be about no class, or about one class of another language."""
+        unknown = [word for word in counts if word not in self.classes]
+        named = {class_ for word in counts if (class_ := self.classes.get(word)) is not None}
+        of_labels = counts.total() - sum(counts[word] for word in unknown)
+        if not unknown or (of_labels and (len(named) > 1 or 2 * of_labels >= counts.total())):
+            return
+        row = next(row for row in table.rows if any(folded(word) in unknown for word in _raters(row.cell(self.column))))
+        first = next(word for word in _raters(row.cell(self.column)) if folded(word) in unknown)
+        others = f", nor have {len(unknown) - 1} others of its {len(counts)} words" if len(unknown) > 1 else ""
+        raise ReferencesError(f"{row.place}, {self._unknown(first)}{others}.", hint=self.hint)
 
     def _unknown(self, word: str) -> str:
         return f"column {show_name(self.column)}: {self.attribute} has no class or word {show(word)}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,8 @@ from specdec_cli.inputs.entries import CLIPS, Columns
 from specdec_cli.inputs.names import ByRecording, parts_of
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import Table, read_table
-from specdec_cli.labels.label_columns import LabelColumn, label_column
+from specdec_cli.inputs.text_files import NONE
+from specdec_cli.labels.label_columns import LabelColumn, Vote, decided, label_column
 from specdec_cli.labels.lexicon import Lexicon
 from specdec_cli.prompts import Language
 from specdec_cli.reading import language_of
@@ -41,10 +43,51 @@ class Reference:
     speaker: str | None = None
     span: tuple[float, float] | None = None  # start and end of the piece, s; the end may be infinite; None: all of it
     channel: int | None = None  # 1-based
+    words: Mapping[str, str] = field(default_factory=dict)  # attribute -> what the table has there, of a class or not
 
     def texts_in(self, language: Language) -> tuple[str, ...]:
         """The reference captions in a language, and those too short to tell."""
         return tuple(text for text in self.texts if language_of(text) in (language, None))
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows about one clip, each of one rater."""
+
+    about: Reference
+    texts: list[str] = field(default_factory=list)
+    votes: defaultdict[str, list[Vote]] = field(default_factory=lambda: defaultdict(list))
+
+    def reference(self) -> Reference:
+        found = {attribute: decided(votes) for attribute, votes in self.votes.items() if votes}
+        labels = {attribute: class_ for attribute, (class_, _) in found.items() if class_ is not None}
+        words = {attribute: word for attribute, (_, word) in found.items()}
+        return replace(self.about, texts=tuple(dict.fromkeys(self.texts)), labels=labels, words=words)
+
+
+def counted(references: Iterable[Reference]) -> list[str]:
+    """Which labels of these clips count, an attribute a sentence: "emotion: 3 of 6; left out: boredom 2, contempt 1".
+
+    Words that share a class are named, too: "read as neutral: calm 1". An attribute has no sentence if every clip has a
+    class, and every class one word.
+    """
+    clips, sentences = list(references), list[str]()
+    for attribute in dict.fromkeys(name for clip in clips for name in clip.words):
+        words = defaultdict[str | None, Counter[str]](Counter)  # class -> the words for it
+        for clip in clips:
+            words[clip.labels.get(attribute)][clip.words.get(attribute, "no label")] += 1
+        without = words.pop(None, Counter())
+        shared = {class_: found for class_, found in words.items() if len(found) > 1}
+        told = [_listed("left out", without, ""), *(_listed(f"read as {of}", shared[of], of) for of in shared if of)]
+        if any(told):
+            known = len(clips) - without.total()
+            sentences.append("; ".join([f"{attribute}: {known:,} of {len(clips):,}", *filter(None, told)]))
+    return sentences
+
+
+def _listed(what: str, words: Counter[str], but: str | None) -> str:
+    found = [f"{word} {clips:,}" for word, clips in words.most_common() if word != but]
+    return f"{what}: {', '.join(found)}" if found else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +129,8 @@ class References:
     ) -> References:
         """Reads a table (.tsv, .csv, .json or .jsonl).
 
-        A column that is not named is found by its name. The clip is in `file`, `path`, `audio`, `id` or the like.
+        Several rows about one clip are those of several raters: all their texts count, and of their classes that of
+        most. A column that is not named is found by its name. The clip is in `file`, `path`, `audio`, `id` or the like.
         Texts are in `caption`, `reference` or `description`, else in `text`; these may be numbered. Classes are in
         `c_<attribute>` or `label_<attribute>`, else in `<attribute>` if the lexicon knows a word of that column.
 
@@ -104,26 +148,22 @@ class References:
         columns, texts, named = _find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
         labels = [LabelColumn.of(table, *item, lexicon, label_codes) for item in named.items()]
         codes = {each.attribute: each.corpus for each in labels if each.corpus is not None}
-        found: dict[tuple[object, ...], Reference] = {}
+        found, said = dict[tuple[object, ...], _Rows](), show_name(str(columns.file))
         for entry in columns.entries(skips):
-            if entry.file is None:
-                column = show_name(str(columns.file))
-                skips.leave_out(entry.place, f"column {column} is empty, so the row belongs to no clip")
+            if entry.file is None or entry.row is None:
+                skips.leave_out(entry.place, f"column {said} is empty, so the row belongs to no clip")
                 continue
             part = None if entry.start_s is None else (entry.start_s, math.inf if entry.end_s is None else entry.end_s)
             channel = None if entry.channel is None else entry.channel + 1
             key = parts_of(entry.file), part, entry.speaker, channel
-            if key in found:
-                reason = f"{show(entry.file)} has a row already; several texts of one clip go into several columns"
-                skips.leave_out(entry.place, reason)
-                continue
-            classes = {each.attribute: each.class_of(entry, skips, refuse=refuse_unknown) for each in labels}
-            known = {attribute: class_ for attribute, class_ in classes.items() if class_ is not None}
-            captions = tuple(text for column in texts for text in entry.row.cell(column)) if entry.row else ()
-            found[key] = Reference(entry.file, captions, known, entry.speaker, part, channel)
+            rows = found.setdefault(key, _Rows(Reference(entry.file, (), {}, entry.speaker, part, channel)))
+            cells = (text for column in texts for text in entry.row.cell(column))
+            rows.texts += [text for text in cells if text.casefold() not in NONE]
+            for each in labels:
+                rows.votes[each.attribute] += each.votes(entry, skips, refuse=refuse_unknown)
         skips.require_some(found, f"{path} has no row about a clip.", "It needs a row per clip.")
         read = {**named, **({"text": ", ".join(texts)} if texts else {})}
-        return cls(path, tuple(found.values()), read, codes, skips)
+        return cls(path, tuple(rows.reference() for rows in found.values()), read, codes, skips)
 
     def find(
         self,
