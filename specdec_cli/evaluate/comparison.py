@@ -12,6 +12,7 @@ from specdec_cli.evaluate.pairing import PairedClip, pair
 from specdec_cli.evaluate.quality import gaps, quality, scores
 from specdec_cli.evaluate.result import ClipComparison, Comparison
 from specdec_cli.evaluate.text_scores import describe, in_another_language
+from specdec_cli.labels.references import counted
 from specdec_cli.prompts import Language
 from specdec_cli.stats import LEVEL, Resampler
 from specdec_cli.transcript.records import Models, Transcript
@@ -73,7 +74,11 @@ def comparison(
         attributes=list(lexicon.attributes),
         reference_columns=dict(references.columns) if references else None,
         texts=None if not texts else "descriptions" if described else "said",
-        notes=[*in_another_language(answers, language), *([SAID] if texts and not described else [])],
+        notes=[
+            *counted(filter(None, answers)),
+            *in_another_language(answers, language),
+            *([SAID] if texts and not described else []),
+        ],
         references_found=sum(clip.reference is not None for clip in clips) if references else None,
         level=LEVEL,
     )

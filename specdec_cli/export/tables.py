@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
@@ -15,13 +16,17 @@ import yaml
 
 from specdec_cli.export.recordings import CaptionedRecording, Stored, columns, details, short_name
 from specdec_cli.inputs.find import relative_name
-from specdec_cli.inputs.table_files import OWN_COLUMNS, as_cell
 from specdec_cli.text import one_line, readable
 from specdec_cli.times import clock
 
-COLUMNS: Final = (*OWN_COLUMNS, "mode", "edge", "cloud", "escalations", "degraded")
+COLUMNS: Final = (
+    *("name", "id", "file", "start_s", "end_s", "duration_s", "language", "caption", "finish_reason", "error"),
+    *("mode", "edge", "cloud", "escalations", "degraded"),
+)
 _LANGUAGES: Final = {"zh": "zho", "en": "eng"}  # ISO 639-3
 _TYPES: Final = {"score": "float", "measured": "float", "needs": "bool", "agrees": "bool", "channel": "int"}
+_FORMULA: Final = re.compile(r"(^|[;\t]\s*\"?)('*[=+\-@\t\r])")
+"""The beginning of a formula in a cell, or in a part of it that `;` or a tab would make a cell."""
 _OF_FOLDERS: Final = ("speaker", "text", "label_")
 
 
@@ -128,4 +133,4 @@ def _plain(cell: object) -> object:
 
 def _cell(cell: object) -> object:
     """The same without formulas, also for programs that split rows at `;` or at tabs."""
-    return as_cell(readable(cell)) if isinstance(cell, str) else _plain(cell)
+    return _FORMULA.sub(r"\1'\2", readable(cell)) if isinstance(cell, str) else _plain(cell)

@@ -10,10 +10,15 @@ from typing import Final
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.recordings import CaptionedPiece, CaptionedRecording
 from specdec_cli.format import marked
-from specdec_cli.inputs.subtitles import SRT_NOTHING, SRT_SPEAKER, VTT_CHANNEL, VTT_NOTE, VTT_SAID
 from specdec_cli.text import one_line
 from specdec_cli.times import clock
 
+VTT_NOTE: Final = "NOTE specdec: each cue says how somebody speaks, not what they say"
+"""Comment by which a reader of cuts knows that cues hold captions."""
+_VTT_SAID: Final = "NOTE said: "
+_VTT_CHANNEL: Final = "NOTE channel: "
+_SRT_SPEAKER: Final = "[{}]: "  # as WhisperX writes it; square brackets in a name become round ones
+_SRT_NOTHING: Final = "…"  # an empty caption above what is said
 _ROUND: Final = str.maketrans("[]", "()")
 _NO_SPEAKER: Final = re.compile(r"^\[([^\]]*)\]: ")
 
@@ -27,10 +32,10 @@ def srt(recording: CaptionedRecording) -> str:
     for number, piece in enumerate(recording.pieces, 1):
         speaker = (piece.speaker or "").translate(_ROUND)
         text = (
-            f"{SRT_SPEAKER.format(speaker)}{_marked(piece)}" if speaker else _NO_SPEAKER.sub(r"(\1): ", _marked(piece))
+            f"{_SRT_SPEAKER.format(speaker)}{_marked(piece)}" if speaker else _NO_SPEAKER.sub(r"(\1): ", _marked(piece))
         )
         if said := one_line(piece.details.get("text") or ""):
-            text = f"{text or SRT_NOTHING}\n{said}"
+            text = f"{text or _SRT_NOTHING}\n{said}"
         cues.append(f"{number}\n{_times(piece, ',')}\n{text.replace('-->', '→')}\n")
     return "\n".join(cues)
 
@@ -45,9 +50,9 @@ def vtt(recording: CaptionedRecording) -> str:
     cues = [f"WEBVTT\n\n{VTT_NOTE}\n"]
     for piece in recording.pieces:
         if said := piece.details.get("text"):
-            cues.append(f"{VTT_SAID}{escape(one_line(said), quote=False)}\n")
+            cues.append(f"{_VTT_SAID}{escape(one_line(said), quote=False)}\n")
         if channel := piece.details.get("channel"):
-            cues.append(f"{VTT_CHANNEL}{channel}\n")
+            cues.append(f"{_VTT_CHANNEL}{channel}\n")
         voice = "" if piece.speaker is None else f"<v {escape(piece.speaker, quote=False)}>"
         cues.append(f"{_times(piece, '.')}\n{voice}{escape(_marked(piece), quote=False)}\n")
     return "\n".join(cues)

@@ -100,7 +100,7 @@ class Cuts:
         Raises:
             ReferencesError: cuts name no recording, and of several none, or more than one, has the name of their file.
         """
-        given = {os.path.abspath(recording) for recording in recordings}
+        given = {os.path.abspath(recording): recording for recording in recordings}.values()
         if self._unnamed and len(given) > 1:
             for cut in self._unnamed:
                 self._named.add(self._own_name, cut)
@@ -215,7 +215,7 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
     for number, line in enumerate(read_text(path, lenient=True).split("\n"), 1):
         fields = line.split()
         place = f"{where}{number}"
-        if not fields or fields[0].upper() != "SPEAKER":
+        if fields[:1] != ["SPEAKER"] and (not fields or fields[0].upper() != "SPEAKER"):
             continue
         gap = 5
         if fields[5:7] != _NOT_GIVEN:

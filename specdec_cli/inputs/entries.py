@@ -35,7 +35,9 @@ _ENDS: Final = ("end", "endtime", "stop", "tmax")
 _LENGTHS: Final = ("duration",)
 _UNITS: Final = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 0.001, "msec": 0.001, "milliseconds": 0.001}
 """Seconds per unit, by what the name of a column ends with."""
-_LIKE_START: Final = re.compile(r"start|begin|onset|offset|tmin|xmin")  # in names of columns that may be starts
+_LIKE_START: Final = re.compile(
+    r"(?:start|begin|onset|offset)(?!date)|^t0$|^xmin"
+)  # in names of columns that may be starts
 _EITHER: Final = re.compile(r"[1-9]\d{0,2},\d{3}")  # 1.5 with a decimal comma, or 1500
 _NOBODY: Final = NONE | {"unknown"}
 _NAMED_CHANNELS: Final = {"left": 0, "right": 1}

@@ -18,9 +18,9 @@ from specdec_cli.inputs.text_files import cell_text, read_text
 from specdec_cli.text import show
 from specdec_cli.times import clock
 
-_CUE: Final = re.compile(
-    r"\s*(-?\d\S{0,30}?)\s?-->\s?(-?\d\S*).*|\s*(-?\d{1,5}:[\d:.,]{1,30})\s?(?:[-–—=] ?){1,3}>\s?(-?\d{1,5}:[\d:.,]+).*"
-)
+_TIME: Final = r"(-?\d[^\s.,]{0,30}(?:[.,]\d{0,9})?)[\d.]{0,30}"  # JavaScript writes decimals behind milliseconds
+_CLOCK: Final = r"(-?\d{1,5}:[\d:]{1,30}(?:[.,]\d{1,9})?)[\d.]{0,30}"
+_CUE: Final = re.compile(rf"\s*{_TIME}\s?-->\s?{_TIME}(?:\s.*)?|\s*{_CLOCK}\s?(?:[-–—=] ?){{1,3}}>\s?{_CLOCK}(?:\s.*)?")
 """The times of a cue, also after the arrows that machine translation leaves; bounded, as all patterns for text."""
 _WORD_TIME: Final = re.compile(r"<\d[\d:.]*>")  # of a word within a cue
 _IN_STREAM: Final = re.compile(r"X-TIMESTAMP-MAP=\S{0,60}[1-9]\S{0,60}")  # of HLS; with zeros it means nothing
@@ -31,7 +31,7 @@ _PREFIX: Final = re.compile(
 """A speaker before the text, as WhisperX writes `[Ann]: ` and others `SPEAKER_01: `."""
 _TAG: Final = re.compile(r"<[^<>\n]{0,500}>|\{\\[^{}\n]{0,500}\}")
 _OWN: Final = "NOTE specdec"  # begins the comment of a WebVTT whose cues are captions
-_END: Final = "\f"  # stands for the empty line that ends a cue of WebVTT
+_END: Final = "\0"  # stands for the empty line that ends a cue of WebVTT
 
 
 def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
@@ -70,11 +70,11 @@ def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
 
 
 def _spoken(place: str, text: str, skips: Skips) -> tuple[str | None, str | None]:
-    voices, prefix = _VOICE.findall(text), _PREFIX.match(text)
+    """Speaker and words of the text of a cue."""
+    voices, said = _VOICE.findall(text), _TAG.sub("", text).strip()
     if len({*voices}) > 1:
         skips.change(place, f"several voices: {show(voices[0])} counts")
-    if voices or prefix is None:
-        speaker = voices[0] if voices else ""
-    else:
-        speaker, text = prefix[1] or prefix[2], text[prefix.end() :]
-    return cell_text(unescape(speaker)), cell_text(unescape(_TAG.sub("", text)))
+    speaker = voices[0] if voices else ""
+    if not voices and (prefix := _PREFIX.match(said)):
+        speaker, said = prefix[1] or prefix[2], said[prefix.end() :]
+    return cell_text(unescape(speaker)), cell_text(unescape(said))

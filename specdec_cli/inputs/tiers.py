@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from praatio.utilities.errors import PraatioException
 from praatio.utilities.textgrid_io import parseTextgridStr
@@ -26,6 +26,7 @@ _TEXT: Final = re.compile(
 )
 _OF_SPEAKER: Final = re.compile(r"(.+) - (\w+)(?: \(\d+\))?", re.DOTALL)
 _CAPTION: Final = re.compile(r"(?:.+ - )?caption(?: \(\d+\))?", re.DOTALL)
+_SPEAKERS: Final = "speaker"  # a tier whose labels are speakers
 _SILENT: Final = frozenset({"", "sil", "silent", "silence", "sp", "<sil>", "<p:>", "#"})
 _AGAIN: Final = "Open it in Praat and save it again, as a text file."
 
@@ -36,28 +37,26 @@ def textgrid(path: Path, skips: Skips) -> Iterator[Entry]:
     A tier is called like its speaker, or `ANN - text`; the labels of a tier `speaker` are speakers. Of a file with
     tiers `caption`, as specdec exports it, only tiers `text` are read.
     """
-    tiers = [(str(tier["name"]).strip(), tier["entries"]) for tier in _tiers(path) if tier["class"] == "IntervalTier"]
+    tiers = [(tier["name"].strip(), tier["entries"]) for tier in _tiers(path, skips) if tier["class"] == "IntervalTier"]
     own = any(_CAPTION.fullmatch(name) for name, _ in tiers)
     passed = {name for name, _ in tiers if _PARTS_OF_UTTERANCES.search(name) or (own and not _is_text(name))}
-    speakers = {interval[:2]: interval[2] for name, found in tiers if name == "speaker" for interval in found}
-    used = set[object]()
-    for name, intervals in tiers:
-        for start, end, label in intervals if name not in passed and name != "speaker" else ():
-            if label.strip().casefold() in _SILENT:
+    speakers = {interval[:2]: interval[2] for name, found in tiers if name == _SPEAKERS for interval in found}
+    named, known = set[object](), set[object]()
+    for name, intervals in sorted(tiers, key=lambda tier: tier[0] == _SPEAKERS):
+        for start, end, label in intervals if name not in passed else ():
+            if label.strip().casefold() in _SILENT or (name == _SPEAKERS and (start, end) in named):
                 continue
-            place = f"{path}, {show(label[:80])} of {show(name[:80])}"
-            who = cell_text(speakers.get((start, end)) or _speaker(name))
-            if (start, end, who) in used:
+            place, said = f"{path}, {show(label[:80])} of {show(name[:80])}", cell_text(label)
+            who, text = (said, None) if name == _SPEAKERS else (cell_text(_speaker(name)), said)
+            if who is None and (start, end) in speakers:
+                who = cell_text(speakers[start, end])
+                named.add((start, end))
+            if (start, end, who) in known:
                 skips.leave_out(place, "the speaker has another interval with these times")
             elif (part := span(place, skips, required_moment(start), required_moment(end))) is not None:
-                used |= {(start, end), (start, end, who)}
-                yield Entry(place, speaker=who, text=cell_text(label), start_s=part[0], end_s=part[1])
-    for (start, end), label in speakers.items():
-        if (start, end) not in used and label.strip().casefold() not in _SILENT:
-            place = f"{path}, {show(label[:80])} of 'speaker'"
-            if (part := span(place, skips, required_moment(start), required_moment(end))) is not None:
-                yield Entry(place, speaker=cell_text(label), start_s=part[0], end_s=part[1])
-    if passed and not used and not speakers:
+                known.add((start, end, who))
+                yield Entry(place, speaker=who, text=text, start_s=part[0], end_s=part[1])
+    if passed and not known:
         names = ", ".join(map(show, sorted(passed)[:3]))
         hint = "Tiers of words, phones and captions are passed over: rename a tier that holds utterances."
         skips.require_some(None, f"{path} has no cuts: its tiers are {names}.", hint)
@@ -76,7 +75,7 @@ def _speaker(name: str) -> str | None:
     return of[1] if of else name
 
 
-def _tiers(path: Path) -> list[dict[str, object]]:
+def _tiers(path: Path, skips: Skips) -> list[dict[str, Any]]:
     """The tiers of a TextGrid in the long or the short format, as praatio reads it.
 
     praatio passes over what it does not expect: a value on a line with others, a minus, the end of a broken file. So
@@ -87,19 +86,22 @@ def _tiers(path: Path) -> list[dict[str, object]]:
     Raises:
         ReferencesError: it is no TextGrid in one of these formats, or praatio read less than all of it.
     """
-    text = read_text(path, lenient=True)
+    text = read_text(path, lenient=True).replace("\r\n", "\n")
     if not (head := _HEAD.match(text)):
         raise ReferencesError(f"{path} is no TextGrid that can be read: its first lines are others.", hint=_AGAIN)
     header = 'File type = "ooTextFile"\nObject class = "TextGrid"\n\n'
     body = _NUMBER.sub(lambda found: f"{found[1]} = {_plain_number(path, found[2])}", text[head.end() :])
     try:
-        tiers: list[dict[str, object]] = parseTextgridStr(f"{header}{body}\n", includeEmptyIntervals=True)["tiers"]
+        grid: dict[str, Any] = parseTextgridStr(f"{header}{body}\n", includeEmptyIntervals=True)
     except (PraatioException, ValueError, LookupError) as error:
         raise ReferencesError(f"{path} is no TextGrid that can be read: {error}.", hint=_AGAIN) from error
-    labels = sum(2 + len(list(tier["entries"])) for tier in tiers)
+    labels = sum(2 + len(tier["entries"]) for tier in grid["tiers"])
     if labels != len(_QUOTED.findall(body)) or body.count('"') % 2:
         message = f"{path} cannot be read whole: it ends within a tier, or has several values in one line."
         raise ReferencesError(message, hint=_AGAIN)
+    if grid["xmin"] > 0:
+        skips.note(f"{path}: its times begin at {grid['xmin']:g} s and count from the start of the recording")
+    tiers: list[dict[str, Any]] = grid["tiers"]
     return tiers
 
 

@@ -43,7 +43,7 @@ class Reference:
     speaker: str | None = None
     span: tuple[float, float] | None = None  # start and end of the piece, s; the end may be infinite; None: all of it
     channel: int | None = None  # 1-based
-    words: Mapping[str, str] = field(default_factory=dict)  # attribute -> what the table has there, of a class or not
+    words: Mapping[str, str] = field(default_factory=dict, compare=False)  # attribute -> the table's word, of any class
 
     def texts_in(self, language: Language) -> tuple[str, ...]:
         """The reference captions in a language, and those too short to tell."""
@@ -55,6 +55,7 @@ class _Rows:
     """The rows about one clip, each of one rater."""
 
     about: Reference
+    number: int = 0
     texts: list[str] = field(default_factory=list)
     votes: defaultdict[str, list[Vote]] = field(default_factory=lambda: defaultdict(list))
 
@@ -157,10 +158,13 @@ class References:
             channel = None if entry.channel is None else entry.channel + 1
             key = parts_of(entry.file), part, entry.speaker, channel
             rows = found.setdefault(key, _Rows(Reference(entry.file, (), {}, entry.speaker, part, channel)))
+            rows.number += 1
             cells = (text for column in texts for text in entry.row.cell(column))
             rows.texts += [text for text in cells if text.casefold() not in NONE]
             for each in labels:
                 rows.votes[each.attribute] += each.votes(entry, skips, refuse=refuse_unknown)
+        if several := sum(rows.number > 1 for rows in found.values()):
+            skips.note(f"{path}: {several:,} clips have several rows, as of several raters: the class of most counts")
         skips.require_some(found, f"{path} has no row about a clip.", "It needs a row per clip.")
         read = {**named, **({"text": ", ".join(texts)} if texts else {})}
         return cls(path, tuple(rows.reference() for rows in found.values()), read, codes, skips)

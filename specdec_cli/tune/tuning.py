@@ -22,7 +22,7 @@ from specdec_cli.evaluate.text_scores import in_another_language
 from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.grounding import Grounding
-from specdec_cli.labels.references import Reference
+from specdec_cli.labels.references import Reference, counted
 from specdec_cli.stats import Interval
 from specdec_cli.tune.choosing import best_of, worth_running
 from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome, Tuning, confirmed, swept
@@ -95,6 +95,7 @@ def tune(
         attributes=sorted({name for each in references.values() for name in each.labels}) if judged else [],
         notes=[
             *notes,
+            *counted(references.values()),
             *in_another_language(references.values(), language),
             *([SAID] if quality.said and not judged else []),
         ],

@@ -1,8 +1,8 @@
 """Tables and cuts that were damaged at random: no crash, and every row is used or reported."""
 
-import json
 import os
 import random
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -12,23 +12,18 @@ from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.manifest import Manifest
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
-from tests.inputs.formats import LHOTSE, RTTM, SHORT_TEXTGRID, SRT, TEXTGRID, VTT, WHISPERX
 
 CASES: Final = int(os.environ.get("SPECDEC_CASES", "20"))
 LEXICON: Final = Lexicon.load()
 TABLE: Final = "file,start,end,speaker,emotion\n" + "".join(f"{n}.wav,{n},{n + 1},ann,sad\n" for n in range(8))
+FILES: Final = Path(__file__).with_name("files")
 HEALTHY: Final = {
-    "c.rttm": RTTM,
-    "c.srt": SRT,
-    "c.vtt": VTT,
-    "c.TextGrid": TEXTGRID,
-    "d.TextGrid": SHORT_TEXTGRID,
-    "c.json": WHISPERX,
+    **{name: (FILES / name).read_text("utf-8") for name in (
+        "turns.rttm", "plain.srt", "plain.vtt", "long.TextGrid", "short.TextGrid", "whisperx.json", "lines.jsonl",
+    )},
     "c.csv": TABLE,
     "c.tsv": TABLE.replace(",", "\t"),
-    "c.jsonl": f"{json.dumps(LHOTSE)}\n{json.dumps({**LHOTSE, 'id': 'cut-2'})}\n",
-    "c.txt": "0.5\t1.5\ta\n2\t3\tb\n",
-}
+}  # fmt: skip
 PIECES: Final = [
     "", '"', ",", "\t", "\n", "\r", "\0", "-->", "<v ", "NaN", "-1", "1e999", "9" * 400, "{", "]", "\ufeff", "\u2028",
     "é", ";;", "<NA>",

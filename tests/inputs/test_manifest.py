@@ -1,19 +1,19 @@
-"""Lists with ids, prompts and languages, and those of Kaldi, NeMo and Lhotse."""
+"""Manifests: the recordings that they name, by paths of any system, with what is known of them."""
 
-import gzip
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.manifest import Manifest
 from specdec_cli.inputs.recording import InputFile
-from tests.inputs.formats import LHOTSE
 
 
 def read(path: Path, text: str) -> list[InputFile]:
-    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    path.write_text(text, "utf-8")
     return list(Manifest.read(path))
 
 
@@ -43,55 +43,47 @@ def test_a_table_and_json_lines_say_the_same(tmp_path):
     assert read(tmp_path / "list.json", json.dumps(objects, indent=1)) == expected
 
 
-def test_other_columns_and_a_byte_order_mark_do_no_harm(tmp_path):
-    assert read(tmp_path / "l.tsv", "\ufeffmood\tpath\n1\ta.wav\n") == [InputFile(str(tmp_path / "a.wav"))]
-    assert read(tmp_path / "l.jsonl", '{"audio": "a.wav", "id": 7, "x": [{"y": 1}]}\n\n') == [
-        InputFile(str(tmp_path / "a.wav"), id="7")
-    ]
+@pytest.mark.parametrize(
+    "header",
+    ["file,start,end,speaker,text", "Path,begin,stop,Speaker ID,sentence", "audio,tmin,tmax,spk,transcript",
+     "filename,Start Time,endTime,speaker,Transcription"],
+)  # fmt: skip
+def test_one_table_is_a_manifest_and_cuts(tmp_path, header):
+    items = read(tmp_path / "t.csv", f"{header}\na.wav,0.5,1,ann,hi\na.wav,1,2,bob,ho\n")
+    cuts = Cuts.read(tmp_path / "t.csv").of("a.wav")
+    assert [item.id for item in items] == ["a-0000500-0001000", "a-0001000-0002000"]
+    for found in (items, cuts):
+        said = [(each.start_s, each.end_s, each.speaker, each.text) for each in found]
+        assert said == [(0.5, 1.0, "ann", "hi"), (1.0, 2.0, "bob", "ho")]
 
 
-def test_kaldi_without_and_with_segments(tmp_path):
-    file = str(tmp_path / "a b.wav")
-    whole = [InputFile(file, id="talk"), InputFile("/x/other.flac", id="other")]
-    assert read(tmp_path / "wav.scp", "talk a b.wav\nother /x/other.flac\n") == whole
-    (tmp_path / "segments").write_text("talk-1 talk 0.5 2.25\ntalk-2 talk 3 -1\ntalk-3 talk 4 5\n")
-    (tmp_path / "text").write_text("talk-1 你好 你好\ntalk-2\n")
-    (tmp_path / "utt2spk").write_text("talk-1 Ann\ntalk-2 Bo\ntalk-3\n")
-    assert list(Manifest.read(tmp_path)) == [
-        InputFile(file, id="talk-1", start_s=0.5, end_s=2.25, speaker="Ann", text="你好 你好"),
-        InputFile(file, id="talk-2", start_s=3.0, end_s=None, speaker="Bo"),
-        InputFile(file, id="talk-3", start_s=4.0, end_s=5.0),
-    ]
+@pytest.mark.parametrize(
+    "name",
+    ["clips\\a b.wav", ".\\clips\\a b.wav", "~/clips/a b.wav", "file://{}/clips/a%20b.wav", "{}/clips/a b.wav",
+     '"clips/a b.wav"'],
+)  # fmt: skip
+def test_paths_of_windows_homes_and_addresses(tmp_path, name, monkeypatch):
+    (tmp_path / "clips").mkdir()
+    (tmp_path / "clips" / "a b.wav").touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (item,) = read(tmp_path / "m.tsv", f"file\n{name.format(tmp_path)}\n")
+    assert Path(item.path).samefile(tmp_path / "clips" / "a b.wav")
 
 
-def test_kaldi_s_channels_of_segments(tmp_path):
-    (tmp_path / "segments").write_text("1 talk 0.5 2.25 A\n2 talk 3 -1 B\n3 talk 4 5 1\n4 talk 5 6\n5 talk 6 7 C\n")
-    (tmp_path / "wav.scp").write_text("talk a.wav\n")
-    manifest = Manifest.read(tmp_path)
-    assert [(item.id, item.channel) for item in manifest] == [("1", 0), ("2", 1), ("3", 1), ("4", None), ("5", None)]
-    assert "line 5 ('C' is no channel" in manifest.skips.sentences()[0]
+def test_a_name_with_a_backslash_is_itself_where_it_is_there(tmp_path):
+    (tmp_path / "a\\b.wav").touch()
+    items = read(tmp_path / "m.csv", "file\na\\b.wav\n~x.wav\n")
+    assert [item.path for item in items] == [str(tmp_path / name) for name in ("a\\b.wav", "~x.wav")]
 
 
-@pytest.mark.parametrize("name", ["train.json", "train.jsonl"])
-def test_nemo(tmp_path, name):
-    rows = [
-        {"audio_filepath": "a.wav", "duration": 2.0, "text": "你好", "speaker": "Ann"},
-        {"audio_filepath": "/b.wav", "offset": 1.5, "duration": 2.0, "text": "x"},
-        {"audio_filepath": "/b.wav", "offset": 4, "duration": 1, "id": "mine"},
-    ]
-    assert read(tmp_path / name, jsonl(*rows)) == [
-        InputFile(str(tmp_path / "a.wav"), end_s=2.0, speaker="Ann", text="你好"),
-        InputFile("/b.wav", id="b-0001500-0003500", start_s=1.5, end_s=3.5, text="x"),
-        InputFile("/b.wav", id="mine", start_s=4.0, end_s=5.0),
-    ]
-
-
-@pytest.mark.parametrize("name", ["cuts.jsonl", "cuts.jsonl.gz"])
-def test_lhotse(tmp_path, name):
-    resampled = {**LHOTSE["recording"], "transforms": [{"name": "Resample", "kwargs": {}}]}
-    whole = {**LHOTSE, "id": "cut-2", "start": 0, "duration": 10.0, "supervisions": None, "recording": resampled}
-    file = str(tmp_path / "a.wav")
-    assert read(tmp_path / name, jsonl(LHOTSE, whole)) == [
-        InputFile(file, id="cut-1", start_s=1.0, end_s=3.5, speaker="Ann", text="你好 again"),
-        InputFile(file, id="cut-2"),
-    ]
+@pytest.mark.parametrize("there", ["NFC", "NFD"])
+@pytest.mark.parametrize("written", ["NFC", "NFD"])
+@pytest.mark.parametrize("name", ["Gespräch.wav", "Zoë/Gespräch.wav", "Zoë/a.wav", "가/나.wav", "plain/é\u0323.wav"])
+def test_composed_and_decomposed_letters_are_alike(tmp_path, name, written, there):
+    """Also where the folder is spelled in one way and the file in another."""
+    *folders, last = unicodedata.normalize(there, name).split("/")
+    path = tmp_path.joinpath(*(unicodedata.normalize("NFC", folder) for folder in folders))
+    path.mkdir(exist_ok=True)
+    (path / last).touch()
+    (item,) = read(tmp_path / "m.csv", f"file\n{unicodedata.normalize(written, name)}\n")
+    assert item.path == str(path / last)

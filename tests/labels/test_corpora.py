@@ -1,88 +1,100 @@
-"""Tables of public corpora under the headers that they are published with, and rows about one of several speakers."""
+"""Labels as tables of corpora have them, what of them counts, and rows about one of several speakers."""
 
 from pathlib import Path
 
 import pytest
 
-from specdec_cli.inputs.manifest import Manifest
+from specdec_cli.errors import ReferencesError
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.labels import Lexicon
-from specdec_cli.labels.references import Reference, References
+from specdec_cli.labels.references import Reference, References, counted
 
 LEXICON = Lexicon.load()
 
-MELD = (
-    "Sr No.,Utterance,Speaker,Emotion,Sentiment,Dialogue_ID,Utterance_ID,Season,Episode,StartTime,EndTime\n"
-    '1,"Oh, no",Chandler,sadness,negative,0,0,8,21,"00:16:16,059","00:16:21,731"\n'
-    '2,Hi.,Joey,joy,positive,0,1,8,21,"00:16:21,940","00:16:23,442"\n'
-    '3,Hi.,Joey,joy,positive,1,1,8,21,"00:16:21,940","00:16:23,442"\n'
-)
-COMMON_VOICE = (
-    "client_id\tpath\tsentence_id\tsentence\tsentence_domain\tup_votes\tdown_votes\tage\tgender\taccents\tvariant\tlocale"
-    "\tsegment\n"
-    + "".join(
-        f'c{n}\tcv_{n}.mp3\te\tThe "x\t\t2\t0\t\t{gender}\t\t\ten\t\n'
-        for n, gender in enumerate(
-            ("male_masculine", "female_feminine", "intersex", "non-binary", "do_not_wish_to_say")
-        )
-    )
-)
-SPONTANEOUS = (
-    "client_id\taudio_id\taudio_file\tduration_ms\tprompt_id\tprompt\ttranscription\tvotes\tage\tgender\tlanguage\n"
-    "c0\t12\tss-12.mp3\t8820\t7\tWhat did you eat?\tbread\t2\t\tfemale_feminine\ten\n"
-)
-LABELS: list[tuple[str, str, list[dict[str, str]]]] = [
-    ("meld.csv", MELD, [{"emotion": "sad"}, {"emotion": "happy"}, {"emotion": "happy"}]),
-    ("cv.tsv", COMMON_VOICE, [{"voice": "male"}, {"voice": "female"}, {}, {}, {}]),
-    ("ss.tsv", SPONTANEOUS, [{"voice": "female"}]),
-    ("crema.csv", '"","FileName","VoiceVote","VoiceLevel"\n"1","a","N","1"\n"2","b","A:N","1:2"\n"3","c","F","1"\n', [{"emotion": "neutral"}, {}, {"emotion": "fearful"}]),  # noqa: E501
-    ("msp.csv", "FileName,EmoClass,SpkrID,Gender\na.wav,N,Unknown,Unknown\nb.wav,F,127,Male\n", [{"emotion": "neutral"}, {"emotion": "fearful", "voice": "male"}]),  # noqa: E501
-    ("esd.tsv", "file\ttext\temotion\na\t打\t中立\nb\t打\t惊喜\n", [{"emotion": "neutral"}, {"emotion": "surprised"}]),
-    ("tess.csv", "path,emotion\na.wav,ps\nb.wav,angry\n", [{"emotion": "surprised"}, {"emotion": "angry"}]),
-    ("libritts_p.csv", "spk_id,item_name,gender,pitch,speaking_speed,energy,style_prompt_key,seq\n1,1_2_3,F,low,slow,high,F_p-low,x\n", [{"voice": "female", "pitch": "low", "rate": "slow", "volume": "loud"}]),  # noqa: E501
-    ("bars.csv", "item_name|gender|speaking_rate|energy\n1_2_3|M|fast|0.31\n", [{"voice": "male", "rate": "fast"}]),
+
+def column(words: str, name: str = "emotion", separator: str = " ") -> str:
+    """A table with a row for each word."""
+    return f"file\t{name}\n" + "".join(f"{n}.wav\t{word}\n" for n, word in enumerate(words.split(separator)))
+
+
+READ: list[tuple[str, str, str]] = [  # words, their classes, and which of them count
+    ("angry sad happy", "angry sad happy", "-"),
+    ("neutral joy surprise anger sadness disgust fear", "neutral happy surprised angry sad disgusted fearful", "-"),
+    ("boredom boredom contempt sad calm neutral", "- - - sad neutral neutral",
+     "emotion: 3 of 6; left out: boredom 2, contempt 1; read as neutral: calm 1"),
+    ("neu hap ang sad exc fru fea sur dis oth xxx", "neutral happy angry sad happy - fearful surprised disgusted - -",
+     "emotion: 8 of 11; left out: fru 1, oth 1, xxx 1; read as happy: hap 1, exc 1"),
+    ("sad N/A nan unknown happy", "sad - - - happy", "emotion: 2 of 5; left out: no label 3"),
+    ("ps angry", "surprised angry", "-"),
+    ("中立 惊喜", "neutral surprised", "-"),
+    ("neutral Wut happy", "neutral - happy", "emotion: 2 of 3; left out: wut 1"),
+    ("A:N A N F X", "- angry neutral fearful -", "emotion: 3 of 5; left out: a tie of raters 1, x 1"),
+    ("A:A:N C C", "angry - -", "emotion: 1 of 3; left out: c 2"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "text", "labels"), LABELS, ids=[name for name, *_ in LABELS])
-def test_labels(tmp_path, name, text, labels):
-    (tmp_path / name).write_text(text, "utf-8")
-    references = References.read(tmp_path / name, lexicon=LEXICON, strict=True)
-    assert [dict(entry.labels) for entry in references.entries] == labels
-    assert all(entry.span is None for entry in references.entries)
+@pytest.mark.parametrize(("words", "classes", "counts"), READ, ids=[row[0] for row in READ])
+def test_labels_that_are_left_out_are_counted(tmp_path, words, classes, counts):
+    (tmp_path / "r.tsv").write_text(column(words), "utf-8")
+    codes = "MSP-Podcast" if "A" in words.split(":") else None
+    references = References.read(tmp_path / "r.tsv", lexicon=LEXICON, label_codes=codes)
+    assert [entry.labels.get("emotion", "-") for entry in references.entries] == classes.split()
+    assert counted(references.entries) == ([] if counts == "-" else [counts])
 
 
-def test_clips_of_meld_are_called_after_dialogue_and_utterance(tmp_path):
-    (tmp_path / "m.csv").write_text(MELD, "utf-8")
-    references = References.read(tmp_path / "m.csv", lexicon=LEXICON)
-    found = [references.find(f"/d/{name}.wav") for name in ("dia0_utt0", "dia0_utt1", "dia1_utt1", "dia1_utt0")]
-    assert [one and one.speaker for one in found] == ["Chandler", "Joey", "Joey", None]
-    items = list(Manifest.read(tmp_path / "m.csv"))
-    assert [(Path(item.path).name, item.speaker, item.text, item.start_s) for item in items] == [
-        ("dia0_utt0.mp4", "Chandler", "Oh, no", None),
-        ("dia0_utt1.mp4", "Joey", "Hi.", None),
-        ("dia1_utt1.mp4", "Joey", "Hi.", None),
-    ]
+@pytest.mark.parametrize(
+    ("words", "word"),
+    [
+        ("neutral Wut Freude Trauer", "'Wut'"),  # German
+        ("neutral neutral enfado alegría tristeza miedo", "'enfado'"),  # Spanish
+        ("surprise colère joie peur neutre", "'colère'"),  # French
+        ("happy 3 4 5", "'3'"),
+        ("hapy sd", "'hapy'"),
+    ],
+)
+def test_figures_of_one_class_of_another_language_are_refused(tmp_path, words, word):
+    (tmp_path / "r.tsv").write_text(column(words, "c_emotion"), "utf-8")
+    with pytest.raises(ReferencesError, match=rf"line \d, column c_emotion: emotion has no class or word {word}, nor"):
+        References.read(tmp_path / "r.tsv", lexicon=LEXICON)
 
 
-def test_manifests_of_common_voice(tmp_path):
-    """Clips are in a folder of their own; what a speaker was asked is no instruction to the model."""
-    (tmp_path / "clips").mkdir()
-    (tmp_path / "clips" / "cv_0.mp3").touch()
-    (tmp_path / "cv.tsv").write_text(COMMON_VOICE, "utf-8")
-    (tmp_path / "ss.tsv").write_text(SPONTANEOUS, "utf-8")
-    first, second, *_ = Manifest.read(tmp_path / "cv.tsv")
-    assert (first.path, first.speaker, first.text) == (str(tmp_path / "clips" / "cv_0.mp3"), "c0", 'The "x')
-    assert second.path == str(tmp_path / "cv_1.mp3")  # is nowhere, and said so by its name in the table
-    (spontaneous,) = Manifest.read(tmp_path / "ss.tsv")
-    assert (spontaneous.prompt, spontaneous.text, spontaneous.language) == (None, "bread", "en")
+def test_the_class_of_most_raters_counts(tmp_path):
+    """Also those of a word without a class, and of raters in one cell; all their texts count."""
+    votes = {"a": "sad sad happy", "b": "sad happy", "c": "boredom boredom sad", "d": "joy - happiness sad", "e": "sad"}
+    rows = [f"{clip}\t{word}\tText {n}.\n" for clip, words in votes.items() for n, word in enumerate(words.split())]
+    (tmp_path / "r.tsv").write_text("file\temotion\tcaption\n" + "".join(rows))
+    references = References.read(tmp_path / "r.tsv", lexicon=LEXICON, strict=True)
+    classes = {entry.key: entry.labels.get("emotion") for entry in references.entries}
+    assert classes == {"a": "sad", "b": None, "c": None, "d": "happy", "e": "sad"}
+    assert counted(references.entries) == ["emotion: 3 of 5; left out: a tie of raters 1, boredom 1"]
+    assert references.entries[0].texts == ("Text 0.", "Text 1.", "Text 2.")
+    assert "4 clips have several rows" in references.skips.sentences()[0]
+    (tmp_path / "r.json").write_text('[{"file": "a", "emotion": ["sad", "sad", "joy"]}]')
+    (entry,) = References.read(tmp_path / "r.json", lexicon=LEXICON).entries
+    assert entry.labels == {"emotion": "sad"}
 
 
-def test_descriptions_of_style_are_reference_captions(tmp_path):
-    for header in ("style_prompt", "text_description", "caption", "style_prompts"):
-        (tmp_path / "r.csv").write_text(f"item_name,style_prompt_key,{header},txt\na,F_low,A soft voice.,hello\n")
-        (entry,) = References.read(tmp_path / "r.csv", lexicon=LEXICON).entries
-        assert entry.texts == ("A soft voice.",)
+@pytest.mark.parametrize("empty", ["", "nan", "NaN", "None", "NULL", "null", "N/A", "#N/A", "<NA>", "-"])
+def test_cells_without_a_value_are_no_captions(tmp_path, empty):
+    (tmp_path / "r.tsv").write_text(
+        f"file\tcaption\tpauses\tspeaker\na\t{empty}\tnone\t{empty}\nb\tA voice.\tmany\tbo\n"
+    )
+    first, _ = References.read(tmp_path / "r.tsv", lexicon=LEXICON, strict=True).entries
+    assert first == Reference("a", (), {"pauses": "few"})
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "labels"),
+    [
+        ("gender\tspeaking_rate\tenergy", "F\tslow\thigh", {"voice": "female", "rate": "slow", "volume": "loud"}),
+        ("sex\tspeed\tloudness", "male_masculine\t5.2\t-20.1", {"voice": "male"}),
+        ("label_voice\tc_rate\trate", "m\tfast\t7.1", {"voice": "male", "rate": "fast"}),
+    ],
+)
+def test_further_names_of_label_columns_hold_words_alone(tmp_path, header, cells, labels):
+    (tmp_path / "r.tsv").write_text(f"file\t{header}\na\t{cells}\n")
+    (entry,) = References.read(tmp_path / "r.tsv", lexicon=LEXICON).entries
+    assert entry.labels == labels
 
 
 ANN, BOB = (Reference("a.wav", (), {}, name, (0.0, 1.0)) for name in ("Ann Lee", "Bob"))

@@ -46,8 +46,6 @@ REFUSED = [
     ("nothing.tsv", "file\tduration\na.wav\t3\n", {}, ("neither", "--column text=", "--column emotion=")),
     ("noname.tsv", "file\tcaption\n\tA\n", {}, ("line 2", "file", "empty")),
     ("nokey.json", '[{"file": null, "caption": "A"}]', {}, ("item 1", "file", "empty")),
-    ("double.tsv", "file\tcaption\na.wav\tA\na.wav\tB\n", {}, ("line 3", "a.wav")),
-    ("same.csv", "file,caption\nx/a.wav,A\n./x/a.wav,B\n", {}, ("line 3",)),
     ("words.tsv", "file\tc_emotion\na.wav\thapy\nb.wav\tsad\n", {}, ("line 2", "c_emotion", "hapy", "ignored")),
     ("number.tsv", "file\tc_rate\na.wav\t5.2\nb.wav\t6.1\n", {}, ("line 2", "5.2")),
     ("col1.tsv", GOOD, {"file_column": "fil"}, ("fil", "file, caption, emotion")),
