@@ -240,7 +240,7 @@ class DecodingOptions(BlockOptions):
 _PATHS: Final = "Audio or video files, folders, patterns; - for stdin: a recording, or a list."
 _LISTED: Final = "Audio or video files, folders, patterns; - for a list of them on stdin."
 _JSONL: Final = "Transcripts that caption, batch or compare wrote with --output."
-_MANIFEST: Final = "Table with a column file (.tsv, .csv, .json, .jsonl), or data of Kaldi, NeMo, Lhotse."
+_MANIFEST: Final = "Table with a column file (.tsv, .csv, .json, .jsonl), also of NeMo."
 _RETRY: Final = "Take only recordings that failed or were degraded in --output; needs no PATH."
 _GLOB: Final = "Files to take from folders, e.g. '*.wav'. Default: by audio endings."
 _AFTER: Final = f"Write what --output holds in these formats too: {FORMATS}."
