@@ -51,7 +51,7 @@ class Reference:
 
 
 @dataclass(slots=True)
-class _Rows:
+class _OneClip:
     """The rows about one clip, each of one rater."""
 
     about: Reference
@@ -149,7 +149,7 @@ class References:
         columns, texts, named = _find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
         labels = [LabelColumn.of(table, *item, lexicon, label_codes) for item in named.items()]
         codes = {each.attribute: each.corpus for each in labels if each.corpus is not None}
-        found, said = dict[tuple[object, ...], _Rows](), show_name(str(columns.file))
+        found, said = dict[tuple[object, ...], _OneClip](), show_name(str(columns.file))
         for entry in columns.entries(skips):
             if entry.file is None or entry.row is None:
                 skips.leave_out(entry.place, f"column {said} is empty, so the row belongs to no clip")
@@ -157,7 +157,7 @@ class References:
             part = None if entry.start_s is None else (entry.start_s, math.inf if entry.end_s is None else entry.end_s)
             channel = None if entry.channel is None else entry.channel + 1
             key = parts_of(entry.file), part, entry.speaker, channel
-            rows = found.setdefault(key, _Rows(Reference(entry.file, (), {}, entry.speaker, part, channel)))
+            rows = found.setdefault(key, _OneClip(Reference(entry.file, (), {}, entry.speaker, part, channel)))
             rows.number += 1
             cells = (text for column in texts for text in entry.row.cell(column))
             rows.texts += [text for text in cells if text.casefold() not in NONE]
