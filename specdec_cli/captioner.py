@@ -35,7 +35,7 @@ from specdec_cli.labels.calibration import CalibrationFile, calibration_for
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import KEPT, Scorer
 from specdec_cli.models.processor import Processor
-from specdec_cli.pair_loading import Loading, gate_file_of, learn_shipped, load_pair
+from specdec_cli.pair_loading import Loading, load_pair
 from specdec_cli.prompts import Language
 from specdec_cli.run import Run
 from specdec_cli.setup import Setup, open_item
@@ -69,16 +69,13 @@ class Captioner:
         if (piece_s := config.audio.length_s) is not None and piece_s > self.window_s:
             raise ConfigError(f"audio.segment is {piece_s:g} s, but the models take {self.window_s:g} s at once")
         self.cuts = cuts or Cuts.of_config(config.audio)
-        file = gate_file_of(config, pair)
         summed = config.gate_in_force == "class-entropy"
         remote = summed and pair.edge in pair.remotes  # a remote edge's candidates are summed on the host
         self._synonyms = self.word_groups if config.acceptance.rule == "class" or remote else NO_SYNONYMS
-        self.gate = Gate.of(config, file, self.class_groups if summed and not remote else None)
-        self.setup = Setup.of(config, pair, load_s, file)
+        self.gate = Gate.of(config, self.class_groups if summed and not remote else None)
+        self.setup = Setup.of(config, pair, load_s)
         if config.gate.grounded:
             self.setup = replace(self.setup, grounds=self._grounds(Lexicon.shipped()))
-        if config.decoding.guess_tokens:
-            learn_shipped(pair, config, self.setup.prompt)
 
     @classmethod
     def load(

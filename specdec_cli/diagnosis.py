@@ -114,7 +114,7 @@ def _decoders() -> str:
 
 
 def _gate(config: Config) -> str:
-    """The gate in force; a learned one's weights are read, and loading checks that they fit the tokenizer."""
+    """The gate in force."""
     if config.decoding.mode != "hybrid":
         return f"none in mode {config.decoding.mode}"
     used = recorded_settings(config)

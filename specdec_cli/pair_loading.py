@@ -1,19 +1,14 @@
-"""Loads or connects the models that a configuration names, and reads the learned gate's file."""
+"""Loads or connects the models that a configuration names."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from specdec_cli.cloud.remote import RemoteModel
 from specdec_cli.config import CloudConfig, Config
-from specdec_cli.config.gate_file import GateFile, learned_gate_file, tokenizer_fingerprint
 from specdec_cli.decoding.pair import Pair
-from specdec_cli.errors import ConfigError
 
 if TYPE_CHECKING:
     from specdec_cli.cloud.vllm import Vllm
@@ -23,9 +18,6 @@ if TYPE_CHECKING:
 
 Loading = Callable[[str], "AbstractContextManager[LoadWatch | None]"]
 """Called with the name of what is loaded. The context lasts while it is loaded, and may yield a `LoadWatch`."""
-
-SHIPPED_CAPTIONS: Final = Path(__file__).parent / "mini" / "weights" / "captions.json"
-"""Captions from which the mini pair guesses at first; `training.memory` writes the file."""
 
 
 def load_pair(config: Config, loading: Loading) -> Pair:
@@ -59,31 +51,6 @@ def _connect_edge(config: Config, edge: EdgeConfig) -> Vllm:
 
     processor = RemoteProcessor(edge.of_processor, offline=config.runtime.offline)
     return Vllm(edge, processor, own=True, role="edge")
-
-
-def gate_file_of(config: Config, pair: Pair) -> GateFile | None:
-    """The learned gate's file; None if another gate is in force. Raises ConfigError if it does not fit the pair."""
-    file = learned_gate_file(config)
-    ours = tokenizer_fingerprint(pair.writer.tokenizer.get_vocab()) if file is not None else None
-    if file is not None and file.tokenizer != ours:
-        raise ConfigError(
-            f"{config.gate.file} was fitted with the tokenizer {file.tokenizer}, but {pair.writer.name} has {ours}",
-            hint="Its weights are about other words. Fit a gate for this pair: specdec tune",
-        )
-    return file
-
-
-def learn_shipped(pair: Pair, config: Config, instruction: str) -> None:
-    """Counts the captions that ship with the mini pair for guesses, if these models wrote them."""
-    shipped = _shipped_captions(SHIPPED_CAPTIONS)
-    for ids in shipped["captions"].get(instruction, ()):
-        pair.learn(config, instruction, ids, ["accepted"] * len(ids), shipped["weights"])  # either model's
-
-
-@cache
-def _shipped_captions(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
 
 
 def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | Vllm | None) -> RemoteModel:

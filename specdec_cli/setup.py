@@ -29,7 +29,6 @@ from specdec_cli.types import Decider, Mode
 if TYPE_CHECKING:
     from specdec_cli.cloud.remote import Payload
     from specdec_cli.config import Config
-    from specdec_cli.config.gate_file import GateFile
     from specdec_cli.config.schema import AudioConfig
     from specdec_cli.decoding.pair import Pair
 
@@ -49,26 +48,23 @@ class Setup:
     grounds: Lexicon | None = None  # compares its claims with the sound; None: no claims are compared
     payload: Payload | None = None  # the form in which a recording is sent to a remote model; None: all are loaded
     shipped_only: tuple[Decider, ...] = ()  # models that were trained on the shipped prompts alone
-    unfitted: tuple[str, ...] = ()  # models with other weights than those to which the learned gate was fitted
     unanswered: tuple[str, ...] = ()  # reasons why servers did not answer when they were first called
 
     @classmethod
-    def of(cls, config: Config, pair: Pair, load_s: float | None, gate_file: GateFile | None) -> Setup:
-        """The setup of a configuration, its loaded models, and the learned gate's file."""
+    def of(cls, config: Config, pair: Pair, load_s: float | None) -> Setup:
+        """The setup of a configuration and its loaded models."""
         models = pair.models
         suggested = {role: found for role in models if (found := suggestions(config.decoding, models[role].processor))}
-        known = described(pair)
         declared = {role: getattr(model.processor.config, "specdec_prompts", None) for role, model in models.items()}
         return cls(
             config=config,
             language=config.prompt.language,
             prompt=config.instruction(),
-            models=known,
+            models=described(pair),
             settings=recorded_settings(config) | ({SUGGESTED: suggested} if suggested else {}),
             load_s=load_s,
             payload=pair.remotes[0].payload if pair.remotes else None,
             shipped_only=tuple(role for role, prompts in declared.items() if prompts == "shipped"),
-            unfitted=gate_file.not_fitted_to(known.weights) if gate_file else (),
             unanswered=tuple(each.failure for each in pair.remotes if each.failure),
         )
 
@@ -101,9 +97,6 @@ class Setup:
             follow = f"{' and '.join(others)} follow{'s' if len(others) == 1 else ''}"
             found.append(f"{follow} the shipped prompts only: this one changes little")
         found.extend(f"no answer at the start: {failure}" for failure in self.unanswered)
-        if self.unfitted:
-            fitted = f"the learned gate was fitted to other weights of {' and '.join(self.unfitted)}"
-            found.append(f"{fitted}: fit one to these with specdec tune")
         return tuple(found)
 
     def fields(self) -> dict[str, Any]:

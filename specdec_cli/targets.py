@@ -70,7 +70,7 @@ RECORDINGS: Final = Kind(
 PICTURE: Final = Kind("pictures", (".svg", ".png", ".pdf"))
 PAGE: Final = Kind("pages", (".html",))
 CALIBRATION: Final = Kind("calibrations", (".json",))
-GATE: Final = Kind("gate files", (".json",))
+CONFIG: Final = Kind("configurations", (".yaml", ".yml"))
 
 
 class Targets:

@@ -21,7 +21,7 @@ early prefill; time: share of the cloud's time in cloud-only mode (audio encoder
 
 COSTS: Final[tuple[Cost, ...]] = get_args(Cost)
 
-GateName = Literal["entropy", "class-entropy", "margin", "logprob", "learned", "random", "always", "never"]
+GateName = Literal["entropy", "class-entropy", "margin", "logprob", "random", "always", "never"]
 AcceptanceName = Literal["greedy", "sampling", "rank", "prob", "typical", "class"]
 
 DEFAULT_THRESHOLDS: Final[dict[GateName, float]] = {
@@ -31,9 +31,9 @@ DEFAULT_THRESHOLDS: Final[dict[GateName, float]] = {
     "logprob": -1.0,
     "random": 0.1,
 }
-"""In nats, nats, a difference of probabilities, nats, a share of blocks. The learned gate's comes with its weights."""
+"""In nats, nats, a difference of probabilities, nats, a share of blocks."""
 
-TOKEN_GATES: Final[frozenset[GateName]] = frozenset({"entropy", "class-entropy", "margin", "logprob", "learned"})
+TOKEN_GATES: Final[frozenset[GateName]] = frozenset({"entropy", "class-entropy", "margin", "logprob"})
 """Gates that decide token by token, so that drafting can stop at the first unsure one."""
 
 LOW_IS_UNSURE: Final[frozenset[GateName]] = frozenset({"margin", "logprob", "random"})

@@ -12,7 +12,6 @@ import torch
 from transformers import GenerationConfig, PreTrainedConfig
 from transformers.cache_utils import Cache
 
-from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
@@ -22,7 +21,7 @@ from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import Family, Inputs
 from specdec_cli.models.processor import Processor, Prompt
-from tests.tiny import gate_file, settings
+from tests.tiny import settings
 
 START = 0  # the last prompt token, from which the text sets out
 EOS = 1
@@ -147,7 +146,6 @@ def table_loop(
     edge: TableModel | None,
     cloud: TableModel | None,
     groups: Groups | None = None,
-    weights: LearnedWeights | None = None,
     sound: Grounding | None = None,
     **given: Any,
 ) -> Loop:
@@ -159,7 +157,7 @@ def table_loop(
         config,
         table_prompt(edge) if edge else None,
         table_prompt(cloud) if cloud else None,
-        Gate.of(config, gate_file(weights) if weights else None, groups),
+        Gate.of(config, groups),
         sound=sound,
     )
 

@@ -24,7 +24,6 @@ from transformers import (
 
 from specdec_cli.config import CloudConfig, Config, EdgeConfig
 from specdec_cli.config.decoding_schema import AcceptanceConfig, DecodingConfig, GateConfig
-from specdec_cli.config.gate_file import GateFile, LearnedWeights
 from specdec_cli.config.schema import PromptConfig, RuntimeConfig
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.block import Block, Event
@@ -239,12 +238,6 @@ def settings(**given: Any) -> Config:
         sections[section][field] = value
     made: dict[str, Any] = {name: type_(**sections[name]) for name, type_ in _SECTIONS.items()}
     return Config(edge=EdgeConfig(model="tiny/edge"), cloud=CloudConfig(model="tiny/cloud"), **made)
-
-
-def gate_file(weights: LearnedWeights, threshold: float = 0.6, **more: Any) -> GateFile:
-    """The file of a learned gate."""
-    needed: dict[str, Any] = {"gate": "learned", "k": 1, "stop_drafting": False, "tokenizer": "", "fitted_on": {}}
-    return GateFile(threshold=threshold, learned=weights, **needed | more)
 
 
 def collect(events: Iterable[Event]) -> tuple[list[Block], Finished]:

@@ -1,8 +1,8 @@
 """What guesses save: `python -m tools.guesses DIR`, where DIR has labelled clips as those of training.
 
 Every clip is captioned with guesses and without, in turns, in one process on one thread; figures are of CPU time,
-reading the file left out. `empty`: the memory is empty before each clip, as for a text without repetition;
-`shipped`: it begins as it ships; `again`: the same clips once more.
+reading the file left out. `empty`: the memory is empty before each clip, as for a text without repetition; `batch`: it
+holds the captions of the clips before; `again`: the same clips once more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from specdec_cli.types import Mode
 from training.labels import dev_rows, read_rows
 
 _MODES: Final = ",".join(get_args(Mode))
-KINDS: Final = ("empty", "shipped", "again")
+KINDS: Final = ("empty", "batch", "again")
 
 
 def _timed(captioner: Captioner, clip: Path) -> tuple[float, Transcript]:

@@ -114,27 +114,22 @@ the shipped towers, one seed; `before`: the shipped tower under the new head; `m
 | edge, 1,600 steps at 1.5e-4 | 71.8 | 73.6 | 73.0 |
 
 The edge's decoder alone, continued from the shipped one for an epoch of 12,288 such examples on the shipped tower, zh
-/ en: emotion right in 684 captions; area under the curve with which the margin of the emotion's word finds the clips
-that only the cloud has right; share of the emotion gap closed if a learned gate, fitted to that edge without the
-speaker, calls the cloud for half of the clips.
+/ en: emotion right in 684 captions, and the area under the curve with which the margin of the emotion's word finds the
+clips that only the cloud has right.
 
-| edge's decoder | emotion | area under the curve | gap closed |
-|---|---|---|---|
-| shipped | 70.2 / 69.3 | 0.757 / 0.748 | 102 / 94 |
-| taught by the cloud, 8e-4 | 69.4 / 69.2 | 0.679 / 0.704 | 64 / 65 |
-| labels alone, 1.2e-3, smoothing 0.1, dropout and noise 0.2 | 66.5 / 66.7 | 0.771 / 0.750 | 81 / 80 |
-| mean of the weights of the first and the third | 68.4 / - | 0.789 / - | 91 / - |
+| edge's decoder | emotion | area under the curve |
+|---|---|---|
+| shipped | 70.2 / 69.3 | 0.757 / 0.748 |
+| taught by the cloud, 8e-4 | 69.4 / 69.2 | 0.679 / 0.704 |
+| labels alone, 1.2e-3, smoothing 0.1, dropout and noise 0.2 | 66.5 / 66.7 | 0.771 / 0.750 |
+| mean of the weights of the first and the third | 68.4 / - | 0.789 / - |
 
 None is a better edge, so none was taken. A likely reason: the teacher is overconfident on clips that it was trained
 on, and an edge taught by it is sure where it errs.
 
-Gates and rules, on dev speakers, each judged by a fit without it. If half of the clips call the cloud, a learned gate
-closes 98% of the emotion gap and 95% of that of all classes (both languages together); entropy closes 83 and 85%, a
-gate with a weight per word 93 and 79%. All three are without the sound; with it (`gate.json`, 981 clips) the shipped
-gate closes 100 and 219%, entropy 72 and 192%. Test-time augmentation (five passes of the edge over changed clips) adds
-little: area under the curve 0.73 against 0.72. The argmax of a mixture with 70% cloud names 1.2 (0.0 to 2.3, zh) and
-1.0 points (-0.1 to 2.2, en) more emotions than the cloud if every clip calls it, and 0.0 and 0.2 more if the gate
-chooses half.
+Test-time augmentation (five passes of the edge over changed clips) adds little: area under the curve 0.73 against 0.72.
+The argmax of a mixture with 70% cloud names 1.2 (0.0 to 2.3, zh) and 1.0 points (-0.1 to 2.2, en) more emotions than
+the cloud if every clip calls it.
 """
 
 

@@ -1,7 +1,7 @@
 """The tables of docs/benchmarks.md by one command: `python -m training.frontier --data DIR --work DIR`.
 
 For each language it runs `specdec compare` with the shipped gates (every run resumes), records the clips once as
-`specdec tune` does, replays entropy, the shipped learned gate and the random one over them, and prints Markdown: what
+`specdec tune` does, replays both entropies and the random gate over them, and prints Markdown: what
 each mode spends and closes, and the gap closed at given shares of each cost. The cloud's time of replays is estimated
 from the medians of the comparison's own runs.
 """
@@ -21,9 +21,7 @@ import typer
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
-from specdec_cli.config.gate_file import read_gate_file
 from specdec_cli.console.view import choose_view
-from specdec_cli.decoding.learned import Classifier
 from specdec_cli.evaluate.gap import share_of_gap
 from specdec_cli.inputs.find import identify
 from specdec_cli.labels import Lexicon
@@ -34,7 +32,6 @@ from specdec_cli.tune.outcomes import CaptionQuality, SettingOutcome, swept
 from specdec_cli.tune.recording import StoredRecordings, setup_of, sound_of
 from specdec_cli.tune.replay import candidates
 from specdec_cli.types import COSTS, Cost, GateName
-from training import WEIGHTS
 from training.labels import balanced, dev_rows, read_rows
 from training.oracle import Oracle, oracle
 from training.references import write_references
@@ -52,7 +49,7 @@ RATES: Final = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3
 _DEFERRED: Final = "deferred"
 RUNS: Final[Mapping[str, tuple[str, ...]]] = {
     "entropy": ("--gate", "entropy", "--set", "decoding.defer=false", "--mode", "edge,hybrid,lossless,cloud"),
-    "learned": ("--gate", "learned", "--mode", "edge,hybrid,cloud"),
+    "class-entropy": ("--gate", "class-entropy", "--mode", "edge,hybrid,cloud"),
 }
 """Comparisons by name, with the options of each; the first one's runs of cloud-only time the replays."""
 
@@ -103,13 +100,11 @@ def replays(table: Path, language: str, gates: Sequence[GateName], k: int, work:
     quality = CaptionQuality(lexicon, known, config.prompt.language, captioner.decode)
     sounds = [sound_of(trace, captioner) for trace in traces]
     prefill = _prefill(work / f"{language}-entropy.jsonl")
-    file = read_gate_file(WEIGHTS / "gate.json")
-    classifier = Classifier(file.learned, file.waking) if file.learned else None
     settings: dict[str, list[SettingOutcome]] = {}
     for gate in gates:
-        for candidate in candidates(traces, (gate,), (k,), classifier, defers=True, rates=RATES):
+        for candidate in candidates(traces, (gate,), (k,), defers=True, rates=RATES):
             name = f"{gate}, {_DEFERRED}" if candidate.deferred else gate
-            outcome = swept(candidate, traces, quality, classifier, 0, sounds, prefill)
+            outcome = swept(candidate, traces, quality, 0, sounds, prefill)
             settings.setdefault(name, []).append(outcome)
     edge, cloud = (quality.table(traces, [getattr(t, side).ids for t in traces]) for side in ("edge", "cloud"))
 
@@ -239,7 +234,7 @@ def main(
             lines += ["", f"| {name} | " + " | ".join(rows) + " |", "|---|" + "---|" * len(rows)]
             for column in next(iter(rows.values())):
                 lines.append(f"| {column} | " + " | ".join(row.get(column, "-") for row in rows.values()) + " |")
-        lines += _markdown(replays(table, language, ("random", "entropy", "learned"), k, work), language)
+        lines += _markdown(replays(table, language, ("random", "entropy", "class-entropy"), k, work), language)
     text = "\n".join(lines).strip() + "\n"
     typer.echo(text)
     if output is not None:

@@ -46,7 +46,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "tune": (
         "Find the best gate for your own recordings.",
-        "recordings/ -o gate.json -o frontier.svg",
+        "recordings/ -o tuned.yaml -o frontier.svg",
         "recordings/ --budget time=0.5 --traces traces.jsonl",
     ),
     "review": (

@@ -42,9 +42,8 @@ def batch(
     """
     size = _number("--batch-size", batch_size)
     job = Captioning(context, may_be_sound=not ray)
-    ignored = ("runtime.guess_file", "runtime.in_flight") if ray else ()
-    for name in filter(job.resolved.chosen, ignored):
-        raise ConfigError(f"{name} has no effect on a Ray cluster.", hint="Leave it out.")
+    if ray and job.resolved.chosen("runtime.in_flight"):
+        raise ConfigError("runtime.in_flight has no effect on a Ray cluster.", hint="Leave it out.")
     work = Work(job.config, job.labelling, measure, size)
     with display(context, resolved=job.resolved) as view:
         interruption: Interruption | None = None

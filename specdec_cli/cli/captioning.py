@@ -152,14 +152,12 @@ class Captioning:
         return self._inputs is None or len(list(islice(iter(self._inputs), 2))) > 1
 
     def load(self, view: View, *, runs_long: bool) -> Captioner:
-        """A captioner that guesses from captions of earlier runs, and finds cuts for the given recordings alone."""
+        """A captioner that guesses from the output that it resumes, and finds cuts for the given recordings alone."""
         request = self._given
-        output = request.output if self._resumes else None
-        earlier = [path for path in (self.config.runtime.guess_path, output) if path is not None]
-        files = [(path, deque(read_lines(path), maxlen=_REMEMBERED)) for path in earlier]
+        earlier = request.output if self._resumes else None
+        lines = [] if earlier is None else deque(read_lines(earlier), maxlen=_REMEMBERED)
         captioner = load_captioner(self.config, view, self.labelling, measures=request.measure, runs_long=runs_long)
-        for path, lines in files:
-            captioner.remember(Transcript.from_json(line.raw, str(path)) for line in lines if not line.torn)
+        captioner.remember(Transcript.from_json(line.raw, str(earlier)) for line in lines if not line.torn)
         if captioner.cuts is not None and self._inputs is not None:  # a name that several share finds no cuts
             captioner.cuts.expect(item.path for item in self._inputs)
         return captioner

@@ -216,7 +216,7 @@ class MeasuringOptions(LabelOptions):
     measure: Annotated[bool, of_caption("--measure", help=_MEASURE)] = False
 
 
-_GATE: Final = "Rule that decides whether a block goes to the large model, or a gate file (.json)."
+_GATE: Final = "Rule that decides whether a block goes to the large model."
 _THRESHOLD: Final = (
     "How unsure the small model must be for the large one to verify, in the gate's unit (docs/gates.md)."
 )

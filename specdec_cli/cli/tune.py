@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -19,7 +18,7 @@ from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.inputs.recording import InputFile
-from specdec_cli.targets import GATE, PICTURE, RECORDINGS, Targets
+from specdec_cli.targets import CONFIG, PICTURE, RECORDINGS, Targets
 from specdec_cli.text import chosen
 from specdec_cli.tune.tuning_plan import TuningPlan, require_tunable
 from specdec_cli.types import COSTS, Cost, GateName
@@ -27,14 +26,14 @@ from specdec_cli.types import COSTS, Cost, GateName
 if TYPE_CHECKING:
     from specdec_cli.tune.outcomes import Tuning
 
-_TUNED: Final[tuple[GateName, ...]] = ("entropy", "class-entropy", "margin", "logprob", "learned")
+_TUNED: Final[tuple[GateName, ...]] = ("entropy", "class-entropy", "margin", "logprob")
 _GATES: Final = f"Gates that compete. Default: {', '.join(_TUNED)}."
 _BUDGET: Final = (
     "Largest share, 0 to 1, of clips that call the cloud (clips=0.5), of cloud-only's time "
     "(time=0.4), or of escalated blocks (blocks=0.2)."
 )
 _TRACES: Final = "File of the measured forward passes, which a later run reuses."
-_OUTPUT: Final = "The recommended gate (.json), or quality against cost (.svg, .png, .pdf). Repeatable."
+_OUTPUT: Final = "The recommended configuration (.yaml), or quality against cost (.svg, .png, .pdf). Repeatable."
 
 
 @options.taking(*options.STUDYING)
@@ -57,8 +56,8 @@ def tune(
     """Find a gate for your own recordings that closes most of the quality gap with the fewest escalations.
 
     Records every clip once with both models, replays all settings on one half of the clips, and runs the best of
-    them on the other half. Without references, quality is agreement with the cloud's caption. Use the gate: specdec
-    caption --gate FILE.
+    them on the other half. Without references, quality is agreement with the cloud's caption. Use the result: specdec
+    caption --config FILE.
     """
     cost, share = parse_budget(budget)
     resolved = options.resolve(context, {"decoding.mode": "hybrid"})
@@ -67,32 +66,33 @@ def tune(
     words, table = read_references(context, resolved.config, files)
     targets = Targets([*files, references, lexicon, *resolved.reads], overwrite=overwrite)
     targets.refuse("--traces", traces, RECORDINGS)
-    gate, plot = by_ending(output, (GATE, PICTURE), targets)
+    config, plot = by_ending(output, (CONFIG, PICTURE), targets)
     again = f"interrupted; run it again to resume from {traces}" if traces else "interrupted"
     with display(context, resolved=resolved, references=table, interruption=again) as view:
         recordings = identified(view, files)
         clips = _clips(view, recordings)
         if not clips:
             return unopened(recordings)
-        require_tunable(resolved.config, plan.gates, len(clips))
+        require_tunable(resolved.config, len(clips))
         captioner = load_captioner(resolved.config, view, degrades=False)
         from specdec_cli.tune.recording import StoredRecordings, setup_of
+        from specdec_cli.tune.tuning import config_file
         from specdec_cli.tune.tuning import tune as tuned
 
-        find = table.find if table is not None else lambda _: None
+        find = None if table is None else table.find
         with StoredRecordings(setup_of(captioner), traces, overwrite=overwrite) as journal:
-            found, file = tuned(captioner, plan, clips, find, words, journal, view)
+            found = tuned(captioner, plan, clips, find, words, journal, view)
     if table is not None:
         found = found.model_copy(update={"reference_columns": dict(table.columns)})
-    if gate is not None and file is not None:
-        targets.write(gate, file.to_json())
-        found = found.model_copy(update={"output": str(gate)})
+    if config is not None and found.recommended is not None:
+        targets.write(config, config_file(resolved.config, found, captioner.setup.models.weights))
+        found = found.model_copy(update={"output": str(config)})
     if plot is not None:
         targets.write(plot, _picture(found, resolved.config.prompt.language, plot))
     emit(found, tuning_page, json=json)
-    if gate is not None and file is None:
+    if config is not None and found.recommended is None:
         hint = "Tune on more recordings, allow a larger --budget, or try another --gate."
-        print_error(SpecdecError(f"{gate} was not written: no setting can be recommended.", hint=hint), debug=debug)
+        print_error(SpecdecError(f"{config} was not written: no setting can be recommended.", hint=hint), debug=debug)
         return 1
     return 1 if view.failures else 0
 
@@ -120,12 +120,12 @@ def _picture(found: Tuning, language: str, path: Path) -> bytes:
 
 
 def parse_gates(text: str | None) -> tuple[GateName, ...]:
-    """The gates in `entropy,learned`, and `random` as their control; None: all that can be fitted here.
+    """The gates in `entropy,margin`, and `random` as their control; None: all.
 
     ConfigError: one is unknown, or there is nothing in it to tune.
     """
     if text is None:
-        return (*(gate for gate in _TUNED if gate != "learned" or find_spec("sklearn") is not None), "random")
+        return (*_TUNED, "random")
     asked = chosen(text, (*_TUNED, "random"), "--gate", "gate to tune")
     if asked == ["random"]:
         hint = f"Name another one beside it: {', '.join(_TUNED)}."

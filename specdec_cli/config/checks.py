@@ -104,8 +104,6 @@ def _decoding(config: Config) -> Iterator[Clash]:
     threshold = gate.threshold if config.gate_in_force not in ("always", "never") else None
     beyond = threshold is not None and not low <= threshold <= high
     yield beyond, "gate.threshold", "gate.name", f"It must be from {low:g} to {high:g}."
-    hint = "Set gate.name to a file of specdec tune, or gate.file to package:mini/gate.json (mini pair)."
-    yield config.gate_in_force == "learned" and gate.file is None, "gate.name", "gate.file", hint
     ends_first = audio.end_s is not None and audio.end_s <= (audio.start_s or 0.0)
     yield ends_first, "audio.end_s", "audio.start_s", "The end comes after the start."
     halved = (config.serve.tls_cert is None) != (config.serve.tls_key is None)
@@ -118,11 +116,10 @@ def _ignored(config: Config) -> Iterator[Clash]:
     unused: tuple[str, ...] = ()
     yield mode in ("edge", "cloud") and decoding.defer, "decoding.defer", "decoding.mode", _ONE
     if mode == "lossless":
-        unused = ("gate.threshold", "gate.wake", "gate.file", "gate.stop_drafting", "acceptance.grounded")
+        unused = ("gate.threshold", "gate.wake", "gate.stop_drafting", "acceptance.grounded")
         yield gate.name != "always", "gate.name", "decoding.mode", "To compare modes, use specdec compare."
     elif mode == "hybrid":
         yield gate.name in ("always", "never"), "gate.threshold", "gate.name", "That gate has no threshold."
-        yield gate.name != "learned", "gate.file", "gate.name", "Only the gate learned has weights."
         stops = gate.stop_drafting and gate.name not in TOKEN_GATES
         yield stops, "gate.stop_drafting", "gate.name", f"It goes with {', '.join(sorted(TOKEN_GATES))}."
         yield not gate.grounded, "acceptance.grounded", "gate.grounded", "Nothing is measured then: leave one out."

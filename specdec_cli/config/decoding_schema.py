@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
-from specdec_cli.config.fields import PlainText, Section, Texts, Toggle, Tokens, setting
-from specdec_cli.config.locate import model_source
+from specdec_cli.config.fields import Section, Texts, Toggle, Tokens, setting
 from specdec_cli.types import AcceptanceName, GateName, Mode
 
 
@@ -81,25 +79,17 @@ class DecodingConfig(ScoringConfig, BlockConfig):
 class GateConfig(Section):
     """What decides whether a drafted block goes to the cloud."""
 
-    name: GateName = setting("class-entropy", "which blocks escalate; or a gate file (.json), with threshold and k")
+    name: GateName = setting("class-entropy", "which blocks escalate")
     threshold: float | None = setting(
         None,
         "how unsure the edge must be for a block to escalate, in the gate's unit (docs/gates.md); null: entropy 2.5 "
-        "(mini pair: 1.0), class-entropy 0.7, margin 0.3, logprob -1.0, random 0.1, learned: the gate file's",
+        "(mini pair: 1.0), class-entropy 0.7, margin 0.3, logprob -1.0, random 0.1",
     )
-    wake: float | None = setting(
-        None, "with defer: threshold for a clip's first call; null: the gate file's, else `threshold`"
-    )
-    file: PlainText | None = setting(None, "weights of the gate learned: a gate file, or package:mini/gate.json")
+    wake: float | None = setting(None, "with defer: threshold for a clip's first call; null: `threshold`")
     stop_drafting: bool = setting(False, "true: a block ends with its first unsure token and goes to the cloud")
     grounded: bool = setting(
         True, "true: measure the sound, verify drafts that contradict it (hybrid), flag captions that do (every mode)"
     )
-
-    @property
-    def weights_path(self) -> Path | None:
-        """The file that `file` names."""
-        return None if self.file is None else Path(model_source(self.file))
 
 
 class AcceptanceRules(Section):

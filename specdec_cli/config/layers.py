@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from specdec_cli.config.fields import AT_PAUSES
-from specdec_cli.config.gate_file import read_gate_file
-from specdec_cli.config.locate import absolute_model, absolute_path, model_source
+from specdec_cli.config.locate import absolute_model, absolute_path
 from specdec_cli.config.schema import SECTIONS
 from specdec_cli.config.settings import SETTINGS, takes_text, unknown
 from specdec_cli.config.yaml_file import read_value, read_yaml
@@ -37,7 +36,7 @@ MODELS: Final = ("edge", "cloud")
 """Sections that a model's name, or null, may stand for as a whole."""
 
 _FILES: Final = (
-    *("audio.segment", "edge.ca_file", "cloud.ca_file", "gate.file", "runtime.guess_file"),
+    *("audio.segment", "edge.ca_file", "cloud.ca_file"),
     *("serve.tls_cert", "serve.tls_key"),
 )
 """Settings that name a file: relative to the config file, or to the working folder."""
@@ -97,25 +96,21 @@ def read_file(path: Path, label: str) -> Iterator[tuple[str, Given]]:
             yield section, Given(values, f"{label}:{lines[section,]}")
 
 
-def layers_of(values: Iterable[tuple[str, Given]], base: Path) -> tuple[Layer, Layer]:
-    """A layer with absolute paths, after one with the settings of a gate file that it names.
+def layer_of(values: Iterable[tuple[str, Given]], base: Path) -> Layer:
+    """A layer with absolute paths, which start from `base`. Settings of a model that is null do not count.
 
-    A setting that is null takes the gate file's value, and settings of a model that is null do not count. Relative
-    paths start from `base`. Raises ConfigError for unknown settings and a gate file that does not work.
+    Raises ConfigError for unknown settings.
     """
-    of_gate_file, layer, misspelt = Layer(), Layer(), list[ConfigError]()
+    layer, misspelt = Layer(), list[ConfigError]()
     for given_name, given in values:
         name = f"{given_name}.model" if given_name in MODELS and given.value is not None else given_name
-        if name == "gate.name" and str(given.value).lower().endswith(".json"):
-            of_gate_file = _of_gate_file(absolute_path(str(given.value), base), given)
-        elif name in DEFAULTS:
+        if name in DEFAULTS:
             layer[name] = replace(given, value=_absolute(name, given.value, base))
         else:
             misspelt.append(unknown(name, given.origin))
     raise_if_any(misspelt)
     without = {name for model in MODELS if model in layer for name in own(model, layer)}
-    without |= {name for name in of_gate_file if name in layer and layer[name].value is None}
-    return of_gate_file, {name: given for name, given in layer.items() if name not in without}
+    return {name: given for name, given in layer.items() if name not in without}
 
 
 def own(name: str, layer: Layer) -> list[str]:
@@ -132,29 +127,3 @@ def _absolute(name: str, value: object, base: Path) -> object:
     if name == "audio.segment" and (length_s := parse(value)) is not None:  # written as in a table: 0,5 or ３０
         return length_s
     return absolute_path(value, base) if name in _FILES and value != AT_PAUSES else value
-
-
-def _of_gate_file(path: str, given: Given) -> Layer:
-    """The settings in the gate file at `path`, which `given`, a `gate.name`, names.
-
-    They count less than the settings of the layer that names the file. Only the gate itself is chosen for the run.
-    """
-    source = Path(model_source(path))
-    try:
-        file = read_gate_file(source, str(given.value))
-    except ConfigError as error:
-        raise ConfigError(f"{given.origin}: {error.message}", hint=error.hint) from error
-    brought = {
-        "gate.name": file.gate,
-        "gate.threshold": file.threshold,
-        "gate.wake": file.wake,
-        "gate.stop_drafting": file.stop_drafting,
-        "gate.file": path if file.learned else None,
-        "decoding.defer": file.defer,
-        "decoding.k": file.k,
-    }
-    return {
-        name: Given(value, f"{given.origin}, {source.name}", given.chosen and name == "gate.name")
-        for name, value in brought.items()
-        if value is not None
-    }

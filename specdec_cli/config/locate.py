@@ -1,4 +1,4 @@
-"""Where things are: the shipped configs, the packaged weights, and what a model's name refers to."""
+"""Where things are: the shipped configs, the packaged models, and what a model's name refers to."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from specdec_cli.text import nearest, show
 
 DEFAULT_CONFIG: Final = "mini"
 _PACKAGE: Final = Path(__file__).resolve().parent.parent
-PACKAGED: Final = {f"package:mini/{name}": _PACKAGE / "mini/weights" / name for name in ("edge", "cloud", "gate.json")}
-"""Packaged model or gate -> its folder or file."""
+PACKAGED: Final = {f"package:mini/{name}": _PACKAGE / "mini/weights" / name for name in ("edge", "cloud")}
+"""Packaged model -> its folder."""
 
 
 def configs_folder() -> Path:
@@ -61,7 +61,7 @@ def absolute_model(name: str, base: Path) -> str:
 
 
 def model_source(name: str) -> str:
-    """What to load a model or a gate from: the folder or file behind a packaged name, else `name` itself."""
+    """What to load a model from: the folder behind a packaged name, else `name` itself."""
     return str(PACKAGED.get(name, name))
 
 

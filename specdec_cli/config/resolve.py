@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from pydantic import ValidationError
 
 from specdec_cli.config.checks import contradictions
-from specdec_cli.config.layers import DEFAULTS, MODELS, Given, Layer, layers_of, own, read_environment, read_file
+from specdec_cli.config.layers import DEFAULTS, MODELS, Given, Layer, layer_of, own, read_environment, read_file
 from specdec_cli.config.locate import PACKAGED, find_config, follows_shipped_prompts
 from specdec_cli.config.schema import Config
 from specdec_cli.config.settings import wrong_values
@@ -68,14 +68,14 @@ class ResolvedConfig:
         """
         before = ({name: replace(each, chosen=False) for name, each in layer.items()} for layer in self._layers)
         given = ((name, Given(value, f"{origin}.{name}", True)) for name, value in settings.items())
-        return self.of([*before, *layers_of(given, Path())], self._environ, self.path)
+        return self.of([*before, layer_of(given, Path())], self._environ, self.path)
 
     @property
     def reads(self) -> list[Path]:
-        """The files that it came from or names: a learned gate's weights, cuts, and transcripts to guess from."""
-        config, cuts = self.config, self.config.audio.cuts_path
+        """The files that it came from or names."""
+        cuts = self.config.audio.cuts_path
         files = [*cuts.rglob("*")] if cuts is not None and cuts.is_dir() else [cuts]
-        named = (self.path, config.gate.weights_path, config.runtime.guess_path, *files)
+        named = (self.path, *files)
         return [path for path in named if path is not None]
 
     def rows(self) -> Iterator[tuple[str, object, str]]:
@@ -131,17 +131,17 @@ def load_config(
     named = source if source is not None else environ.get("SPECDEC_CONFIG") or None
     path, label = find_config(named)
     in_flags = ((name, Given(value, f"flag {flag_names.get(name, name)}", True)) for name, value in flags.items())
-    layers = [*layers_of(read_environment(environ), Path()), *layers_of(in_flags, Path())]
+    layers = [layer_of(read_environment(environ), Path()), layer_of(in_flags, Path())]
     models = {role: layer[f"{role}.model"].value for layer in layers for role in MODELS if f"{role}.model" in layer}
     in_file = named is not None or all(
         model is None or follows_shipped_prompts(str(model)) for model in models.values()
     )
     if in_file:
-        of_file = layers_of(read_file(path, label), path.parent)
+        of_file = layer_of(read_file(path, label), path.parent)
         if named is None and len(models) == 1 and PACKAGED.keys().isdisjoint(map(str, models.values())):
             others = [role for role in MODELS if not any(own(role, layer) for layer in layers)]
             layers = [dict.fromkeys(others, Given(None)), *layers]  # the model writes alone, as one of the hub would
-        layers = [*of_file, *layers]
+        layers = [of_file, *layers]
     return ResolvedConfig.of(layers, dict(environ), path if in_file else None)
 
 

@@ -43,19 +43,11 @@ class RuntimeConfig(Section):
         "auto", "clips of a batch under way at a time, if both models are remote; auto: as many as pay"
     )
     fail_fast: bool = setting(False, "true: a batch stops at the first failure")
-    guess_file: PlainText | None = setting(
-        None, "transcripts (.jsonl) to guess from, too: saves time, changes no caption; null: none"
-    )
 
     @property
     def readers(self) -> int:
         """Threads of a batch that read ahead."""
         return self.workers or min(os.cpu_count() or 1, 4)
-
-    @property
-    def guess_path(self) -> Path | None:
-        """The file of transcripts to guess from."""
-        return None if self.guess_file is None else Path(self.guess_file)
 
 
 class PromptConfig(Section):

@@ -87,13 +87,6 @@ def wrong_values(error: ValidationError, origin: Callable[[str], str], *section:
         yield ConfigError(f"{origin(name)}: {name} {reason}.", hint=hint)
 
 
-_RENAMED: Final = {
-    "decoding.lookup_tokens": "decoding.guess_tokens",
-    "runtime.lookup_file": "runtime.guess_file",
-}
-"""Earlier names of settings."""
-
-
 def unknown(name: str, origin: str) -> ConfigError:
     """The error about a dotted name that does not exist, or that is a section."""
     section, _, field = name.partition(".")
@@ -104,5 +97,4 @@ def unknown(name: str, origin: str) -> ConfigError:
     elsewhere = [setting for setting in SETTINGS if setting.endswith(f".{field or section}")]
     meant = next(iter(elsewhere), None) or nearest(name, [*SETTINGS, *SECTIONS])
     hint = f"Did you mean {meant}? {listed}" if meant else listed
-    hint = f"It is {_RENAMED[name]} now." if name in _RENAMED else hint
     return ConfigError(f"{origin}: there is no setting {show_name(name)}.", hint=hint)

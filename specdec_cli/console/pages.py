@@ -160,7 +160,7 @@ def _sentences(found: Tuning) -> Iterator[str | Text]:
         GOOD,
     )
     if found.output:
-        yield f"Use it: --gate {found.output}"
+        yield f"Use it: --config {found.output}"
 
 
 def calibration_page(found: CalibrationFound, _: int) -> Iterator[RenderableType]:

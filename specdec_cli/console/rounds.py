@@ -50,16 +50,15 @@ _MOST_TOKENS: Final = 8  # of a row
 _EOS = re.compile(r"<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|</s>|<eos>")
 _CLAUSE_ENDS: Final = frozenset(",;:.!?，、；：。！？…")
 SIGNS_LEGEND: Final = (
-    "edge\xa0unmarked  ✓accepted  ✗rejected  -not\xa0judged  →corrected  +bonus  »run-on  "
+    "edge\xa0unmarked  ✓accepted  ✗rejected  -not\xa0judged  →corrected  +bonus  "
     f"{JOINT}\xa0between\xa0tokens  {EOS}\xa0end"
 )
-_OWN_FIGURES: Final = {
-    "learned": "probability that the cloud changes the token",
-    "margin": "p(likeliest) - p(second)",
-    "logprob": "log-probability, nats",
-    "class-entropy": "entropy over classes, nats",
+_FIGURES: Final = {
+    "margin": ("margin", "p(likeliest) - p(second)"),
+    "logprob": ("logprob", "log-probability, nats"),
+    "class-entropy": ("entropy", "over classes, nats"),
 }
-"""Gate whose figure is not the entropy -> what its figure is."""
+"""Gate -> name and meaning of its figure; that of every other gate is the entropy of each token."""
 _WITHOUT_FIGURE = ("always", "loop", "refusal", "language", "sound")
 """Reasons to escalate other than the gate's figure."""
 _REASONS: Final = {"sound": "the draft contradicts the sound"}
@@ -67,17 +66,17 @@ _REASONS: Final = {"sound": "the draft contradicts the sound"}
 
 @dataclass(frozen=True, slots=True)
 class TokenCell:
-    """One token: its word, whether no space separates it from the one before, and its figures (empty: not drafted)."""
+    """One token: its word, whether no space separates it from the one before, and its figure (empty: not drafted)."""
 
     word: Text
     joined: bool
-    figures: tuple[Text, ...]
+    figure: Text
     written: str = ""  # what it adds to the text
 
     @property
     def width(self) -> int:
         """Cells of the token, with the space before it."""
-        return 1 + max(text.cell_len for text in (self.word, *self.figures))
+        return 1 + max(self.word.cell_len, self.figure.cell_len)
 
 
 def shown(piece: str) -> str:
@@ -96,23 +95,23 @@ def cells_of(round_: Round, settings: Mapping[str, object]) -> Iterator[TokenCel
         mark = (SIGNS[fate], STYLES[fate].replace(" strike", "")) if fate != before[1] else ("", "")
         word = shown(piece)
         joined = not (mark[0] or before[0].endswith((" ", "\n")) or piece.startswith((" ", "\n")))
-        figures = tuple(_figures(round_, entropy, value, settings))
+        figure = _figure(round_, entropy, value, settings)
         written = "" if fate in ("rejected", "cut") or word == EOS else piece
-        yield TokenCell(Text.assemble(mark, (word, STYLES[fate])), joined, figures, written)
+        yield TokenCell(Text.assemble(mark, (word, STYLES[fate])), joined, figure, written)
         before = piece, fate
 
 
-def _figures(round_: Round, entropy: float | None, own: float | None, settings: Mapping[str, object]) -> Iterator[Text]:
+def _figure(round_: Round, entropy: float | None, own: float | None, settings: Mapping[str, object]) -> Text:
     """`0.42`, and `1.64!` where the token by itself crosses the gate's threshold."""
-    threshold = threshold_of(settings, waking=round_.waking)
-    for name in figure_names(settings):
-        if (value := entropy if name == "entropy" else own) is not None:
-            above = name == settings.get("gate") and threshold is not None and crosses(name, value, threshold)
-            yield Text(f"{value:.2f}!", ABOVE) if above else Text(f"{value:.2f}", BELOW)
+    gate, threshold = str(settings.get("gate")), threshold_of(settings, waking=round_.waking)
+    if (value := own if gate in _FIGURES else entropy) is None:
+        return Text()
+    decides = (gate in _FIGURES or gate == "entropy") and threshold is not None
+    return Text(f"{value:.2f}!", ABOVE) if decides and crosses(gate, value, threshold) else Text(f"{value:.2f}", BELOW)
 
 
 def token_rows(
-    label: str, cells: Sequence[TokenCell], width: int, names: Sequence[str], *, by_clause: bool = False
+    label: str, cells: Sequence[TokenCell], width: int, name: str, *, by_clause: bool = False
 ) -> Iterator[tuple[Sequence[TokenCell], Table]]:
     """Rows of tokens above their figures; each row is a table, so that a token takes no more cells than it needs.
 
@@ -126,10 +125,8 @@ def token_rows(
         joints = [(JOINT, DIM) if place and cell.joined else " " for place, cell in enumerate(row)]
         words = [Text.assemble(joint, cell.word) for joint, cell in zip(joints, row, strict=True)]
         table.add_row("" if number else label, *words)
-        for place, name in enumerate(names):
-            figures = [cell.figures[place] if cell.figures else Text() for cell in row]
-            if any(figures):
-                table.add_row(name, *(Text(" ") + figure for figure in figures))
+        if any(cell.figure for cell in row):
+            table.add_row(name, *(Text(" ") + cell.figure for cell in row))
         yield row, table
 
 
@@ -146,10 +143,9 @@ def _divided(cells: Sequence[TokenCell], width: int, by_clause: bool) -> Iterato
         yield row
 
 
-def figure_names(settings: Mapping[str, object]) -> tuple[str, ...]:
-    """The figures under each word: its entropy, and the gate's figure if that is another one."""
-    gate = str(settings.get("gate"))
-    return ("entropy", gate) if gate in _OWN_FIGURES else ("entropy",)
+def figure_name(settings: Mapping[str, object]) -> str:
+    """The name of the figure under each word."""
+    return _FIGURES.get(str(settings.get("gate")), ("entropy", ""))[0]
 
 
 def threshold_of(settings: Mapping[str, object], *, waking: bool = False) -> float | None:
@@ -159,10 +155,9 @@ def threshold_of(settings: Mapping[str, object], *, waking: bool = False) -> flo
 
 
 def figures_legend(settings: Mapping[str, object]) -> str:
-    """A legend: which figures stand under the words, and what marks a token that crosses the threshold."""
-    gate = str(settings.get("gate"))
-    own = [f"{gate}: {_OWN_FIGURES[gate]}"] if gate in _OWN_FIGURES else []
-    return "; ".join(["entropy of each token, nats", *own, "!\xa0beyond the gate's threshold"])
+    """A legend: which figure stands under the words, and what marks a token that crosses the threshold."""
+    name, meaning = _FIGURES.get(str(settings.get("gate")), ("entropy", "of each token, nats"))
+    return f"{name} {meaning}; !\xa0beyond the gate's threshold"
 
 
 def against_sound(claims: Sequence[Claim]) -> Text:
@@ -194,7 +189,7 @@ def render_round(
     if claims_in is not None and before.strip():
         _fresh(claims_in(before.strip()), known)
     written = before
-    for row, table in token_rows(label, cells, width, figure_names(clip.settings), by_clause=whole):
+    for row, table in token_rows(label, cells, width, figure_name(clip.settings), by_clause=whole):
         yield table
         written += "".join(cell.written for cell in row)
         ends = row[-1].word.plain[-1:] in _CLAUSE_ENDS or row[-1] is cells[-1]

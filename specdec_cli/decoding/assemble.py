@@ -44,7 +44,7 @@ def build_loop(
     """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
     Args:
-        gate: the gate of all clips; None: the configured one, without weights.
+        gate: the gate of all clips; None: the configured one, without groups of tokens.
         engine: makes the forwards together with those of other clips; None: the sessions make them.
         top_n: most likely tokens to name at each committed one.
         synonyms: groups of tokens, for the acceptance rule class.

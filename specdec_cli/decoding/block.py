@@ -33,7 +33,7 @@ class Draft:
 
     ids: tuple[int, ...] = ()  # none: the cloud generates without a draft
     scores: tuple[torch.Tensor, ...] | None = None  # processed, by which they were chosen: parts of [m, vocab]
-    gate_state: GateState = field(default_factory=lambda: Gate("never").open(0))  # with the evidence on them
+    gate_state: GateState = field(default_factory=lambda: Gate("never").open())  # with the evidence on them
     reason: Reason | None = None  # why the block should be verified; None: nothing asks for it
     ms: float = 0.0  # drafting, without prefill
     likeliest: tuple[Candidates, ...] = ()  # at each drafted token; only of a server

@@ -7,10 +7,8 @@ from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
-from specdec_cli.config.gate_file import GateFile
 from specdec_cli.config.schema import Config
 from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
-from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.types import DEFAULT_THRESHOLDS, LOW_IS_UNSURE, TOKEN_GATES, GateName, Reason
 
@@ -29,8 +27,7 @@ def crosses(gate: str, value: float, threshold: float) -> bool:
 class Gate:
     """A threshold on one figure per drafted token; a single unsure token escalates the block.
 
-    The figure is one of `TokenEvidence`. For the gate learned, it is the probability that the cloud would replace a
-    token of the block up to this one. `random` escalates a share of the blocks: the baseline for a gate to beat.
+    The figure is one of `TokenEvidence`. `random` escalates a share of the blocks: the baseline for a gate to beat.
     """
 
     name: GateName
@@ -38,39 +35,20 @@ class Gate:
     _: KW_ONLY
     wake: float | None = None  # threshold of a deferred draft that would call the cloud first; None: the same
     stop_drafting: bool = False  # end a block with the first token that escalates it
-    classifier: Classifier | None = None  # of the gate learned, which needs one
     generator: torch.Generator | None = None  # of the gate random, for one clip; tokens are drawn by another one
     groups: Groups | None = None  # of class-entropy, to read scores; recorded evidence needs none
 
-    def __post_init__(self) -> None:
-        if self.name == "learned" and self.classifier is None:
-            raise DecodingError("the gate 'learned' has no weights", hint="Name their file in gate.file.")
-
     @classmethod
-    def of(cls, config: Config, file: GateFile | None = None, groups: Groups | None = None) -> Gate:
-        """The gate in force, with both its thresholds: only this method chooses them (docs/gates.md).
-
-        `file` is the learned gate's, with its weights. Raises ConfigError if it has features of another version.
-        """
+    def of(cls, config: Config, groups: Groups | None = None) -> Gate:
+        """The gate in force, with both its thresholds: only this method chooses them (docs/gates.md)."""
         name, settings = config.gate_in_force, config.gate
-        learned = file.learned if file is not None and name == "learned" else None
         given = settings.threshold if name == settings.name else None
         threshold = DEFAULT_THRESHOLDS.get(name, 0.0) if given is None else given
-        wake = threshold
-        if file is not None and learned is not None and given is None:
-            threshold = file.threshold
-            wake = threshold if file.wake is None else file.wake
-        return cls(
-            name,
-            threshold,
-            wake=wake if settings.wake is None else settings.wake,
-            stop_drafting=settings.stop_drafting,
-            classifier=Classifier(learned, file.waking) if file is not None and learned is not None else None,
-            groups=groups,
-        )
+        wake = threshold if settings.wake is None else settings.wake
+        return cls(name, threshold, wake=wake, stop_drafting=settings.stop_drafting, groups=groups)
 
-    def open(self, start: int, *, waking: bool = False, whole: bool = False) -> GateState:
-        """Begins a block after `start` tokens of text.
+    def open(self, *, waking: bool = False, whole: bool = False) -> GateState:
+        """Begins a block.
 
         Args:
             waking: the block would call the cloud for the first time.
@@ -84,17 +62,15 @@ class Gate:
 
             draw = float(torch.rand((), generator=self.generator, dtype=torch.float64))
         stops = self.stop_drafting and self.name in TOKEN_GATES and not whole
-        return GateState(self, start, draw, waking=waking, stops=stops)
+        return GateState(self, draw, waking=waking, stops=stops)
 
 
 class GateState:
     """The gate at work on one block, token by token, so that drafting can end (`stops`) at the first unsure one."""
 
-    def __init__(self, gate: Gate, start: int, draw: float | None, *, waking: bool, stops: bool) -> None:
-        self.gate, self._start, self._draw, self.waking, self.stops = gate, start, draw, waking, stops
+    def __init__(self, gate: Gate, draw: float | None, *, waking: bool, stops: bool) -> None:
+        self.gate, self._draw, self.waking, self.stops = gate, draw, waking, stops
         self._threshold = gate.wake if waking and gate.wake is not None else gate.threshold
-        weights = gate.classifier if gate.name == "learned" else None
-        self._classifier = weights.waking if weights is not None and waking else weights
         self.evidence: list[TokenEvidence] = []  # of each token so far
         self.values: list[float] = []  # the gate's figure for each token by itself
         self.block_value: float | None = None  # the figure of the block so far, which is compared with the threshold
@@ -111,8 +87,6 @@ class GateState:
         self.values.append(value := self._value(token))
         if self.block_value is None:
             self.block_value = value
-        elif self._classifier is not None:
-            self.block_value = self._classifier.combined(self.block_value, value)
         else:
             self.block_value = (min if self.gate.name in LOW_IS_UNSURE else max)(self.block_value, value)
         return self.escalates
@@ -120,8 +94,6 @@ class GateState:
     def _value(self, token: TokenEvidence) -> float:
         if self._draw is not None:
             return self._draw
-        if self._classifier is not None:
-            return self._classifier.token_probability(self.evidence, len(self.evidence) - 1, self._start)
         own = {"margin": token.margin, "logprob": token.logprob, "class-entropy": token.class_entropy}
         return own.get(self.gate.name, token.entropy)
 

@@ -112,7 +112,7 @@ class Loop:
         whole = settings.defers and available
         size = self._length.next(start, whole=whole, cloud_writes=available)
         waking = whole and not self.prefill.begun and settings.mode == "hybrid"
-        draft = self._propose(edge, size, self.gate.open(start, waking=waking, whole=whole), self._enough(whole=whole))
+        draft = self._propose(edge, size, self.gate.open(waking=waking, whole=whole), self._enough(whole=whole))
         if self._end.loops((*self.text, *draft.ids), start):
             return self._leave_loop(edge, draft, min(size, SOLO_BLOCK) if whole else size)
         if draft.reason is None and draft.ids and settings.mode == "hybrid" and available:
@@ -125,7 +125,7 @@ class Loop:
             self._end.leave()
             # a cloud that has confirmed this loop would reject a way out, and loop on
             if self._end.loop_was_verified or self._cloud is None:
-                way_out = self._propose(edge, size, self.gate.open(len(self.text)), None, self.settings.loop_top_k)
+                way_out = self._propose(edge, size, self.gate.open(), None, self.settings.loop_top_k)
                 return replace(way_out, reason=None, ms=looping.ms + way_out.ms)
         return looping if self.gate.name == "always" else replace(looping, reason="loop")
 

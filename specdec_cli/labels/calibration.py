@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from specdec_cli.config.fields import setting
-from specdec_cli.config.gate_file import FilePart
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels import Lexicon
 from specdec_cli.regular_files import read_json
@@ -23,6 +22,12 @@ from specdec_cli.types import Decider
 SHIPPED: Final = Path(__file__).parent.parent / "mini" / "weights" / "calibration.json"
 Calibration = Mapping[Decider, Mapping[str, float]]
 """The temperatures that hold for the models of a run: model -> attribute -> T."""
+
+
+class FilePart(BaseModel):
+    """A frozen part of a calibration file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class OfModel(FilePart):

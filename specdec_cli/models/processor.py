@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from specdec_cli.config.decoding_schema import ScoringConfig
-from specdec_cli.config.gate_file import tokenizer_fingerprint
 from specdec_cli.config.settings import check_value
 from specdec_cli.errors import AudioContentError, CheckpointError, TokenizerMismatchError
 from specdec_cli.models.rendering import TemplateError
@@ -152,7 +151,7 @@ class Processor:
                     # rounded, since two processors' kernels differ in the last bits
                     digest.update(f"{name} {tuple(values.shape)} {float(values.double().mean()):.3f}".encode())
         return {
-            "tokenizer": tokenizer_fingerprint(self.tokenizer.get_vocab()),
+            "tokenizer": _tokenizer_fingerprint(self.tokenizer.get_vocab()),
             "prompts": f"sha256:{digest.hexdigest()[:32]}",
         }
 
@@ -244,3 +243,11 @@ def eos_ids_of(
             hint="Set the right eos_token_id in its generation_config.json.",
         )
     return tuple(sorted(set(ids)))
+
+
+def _tokenizer_fingerprint(vocabulary: Mapping[str, int]) -> str:
+    """Hash of a tokenizer's pieces and their ids: if it is equal, an id means the same in both tokenizers."""
+    digest = hashlib.sha256()
+    for piece, id_ in sorted(vocabulary.items(), key=lambda item: item[1]):
+        digest.update(f"{id_}\t{piece}\n".encode("utf-8", "surrogatepass"))
+    return f"sha256:{digest.hexdigest()[:32]}"

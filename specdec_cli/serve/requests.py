@@ -12,7 +12,6 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 from specdec_cli.cloud.protocol import Message
 from specdec_cli.config.fields import AT_PAUSES
 from specdec_cli.config.schema import SECTIONS
-from specdec_cli.config.settings import choices
 from specdec_cli.serve.api_error import ApiError
 from specdec_cli.serve.caption_object import wanted_properties
 
@@ -161,8 +160,7 @@ class ChatRequest(Message):
         if "language" in given:
             given["prompt.language"] = given.pop("language")
         for name, value in given.items():
-            files = name == "gate.name" and value not in choices("gate.name")
-            files |= name == "audio.segment" and isinstance(value, str) and value != AT_PAUSES
+            files = name == "audio.segment" and isinstance(value, str) and value != AT_PAUSES
             if name not in SETTABLE or files:
                 says = f"specdec.{name[:100]} {'takes no file' if files else 'is no setting of a request'}"
                 says = f"{says}; docs/api.md lists those, and the server's configuration has the others."

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any, Final
 
 _OF_ROUNDS: Final = frozenset({"hidden_ms"})
+_REASONS: Final = ("learned",)
+"""Reasons why the cloud got a block."""
 _OF_TOTALS: Final = frozenset({"run_on", "hidden_ms", "thrown_away"})
-_OF_SETTINGS: Final = frozenset({"draft_ahead"})
-"""Settings that changed no caption."""
+_OF_SETTINGS: Final = frozenset({"draft_ahead", "gate_weights", "wake_weights"})
+"""Settings that changed no caption, or that belonged to the gate `learned`."""
 
 
 def round_fields(values: Any) -> Any:
     """The fields of a round."""
-    return _without(values, _OF_ROUNDS)
+    values = _without(values, _OF_ROUNDS)
+    return {**values, "reason": None} if isinstance(values, dict) and values.get("reason") in _REASONS else values
 
 
 def totals_fields(values: Any) -> Any:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from specdec_cli.config.gate_file import learned_gate_file
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.errors import SpecdecError
 from specdec_cli.journal import Change
@@ -40,7 +39,7 @@ class Terms:
 
     @classmethod
     def of(cls, config: Config, labels: bool | None = None, measured: bool | None = None) -> Terms:
-        """The terms of a run with `config`; errors as in `recorded_settings`."""
+        """The terms of a run with `config`."""
         edge = config.edge.model if config.edge is not None and "edge" in config.models else None
         cloud = config.cloud.label if config.cloud is not None and "cloud" in config.models else None
         prompt, settings = (config.prompt.language, config.instruction()), recorded_settings(config)
@@ -68,9 +67,8 @@ class Terms:
 
 
 def recorded_settings(config: Config) -> dict[str, object]:
-    """Every setting that shapes a caption; raises ConfigError if the learned gate's weights cannot be read."""
-    file = learned_gate_file(config)
-    gate = Gate.of(config, file)
+    """Every setting that shapes a caption."""
+    gate = Gate.of(config)
     has_threshold = gate.name not in ("always", "never")
     wakes = config.decoding.defers and config.decoding.mode == "hybrid"
     return {
@@ -82,8 +80,6 @@ def recorded_settings(config: Config) -> dict[str, object]:
         "threshold": gate.threshold if has_threshold else None,
         "wake": gate.wake if has_threshold and wakes else None,
         "stop_drafting": gate.stop_drafting if gate.name in TOKEN_GATES else None,
-        "gate_weights": file.learned.fingerprint if file and file.learned else None,
-        "wake_weights": file.waking.fingerprint if file and file.waking and wakes else None,
         "acceptance": config.acceptance_rule if config.decoding.mode in ("hybrid", "lossless") else None,
         **config.acceptance.rules().model_dump(mode="json", exclude={"rule"}),
         "grounded": config.gate.grounded or None,

@@ -10,7 +10,6 @@ from typing import Final, Literal
 import numpy as np
 from pydantic import Field
 
-from specdec_cli.decoding.learned import Classifier
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.costs import cloud_ms, spent_shares
 from specdec_cli.evaluate.gap import AtCost, GapClosed, Spent, measure_gap
@@ -95,7 +94,7 @@ class Tuning(Figures):
     measure: Measure = Field(description="classes of references, chrF with their texts or (agreement) the cloud's")
     clips: int = Field(description="clips that were recorded")
     references_found: int | None = Field(description="of them, those with a reference; null: none were given")
-    fitted_on: int = Field(description="clips that thresholds and weights were chosen on")
+    chosen_on: int = Field(description="clips that thresholds were chosen on")
     confirmed_on: int = Field(description="other clips, on which settings were run")
     split_by: str = Field(description="what keeps the two apart: speaker or clip")
     cost: Cost = Field(description="what the budget is of: share of blocks, of clips, or of cloud-only's time")
@@ -110,7 +109,7 @@ class Tuning(Figures):
     attributes: list[str] = Field(description="those whose classes count, of measure labels; of others none")
     reference_columns: dict[str, str] | None = Field(default=None, description="attribute, or text -> its column")
     notes: list[str] = Field(description="what was left out, and how to have it")
-    output: str | None = Field(default=None, description="gate file that was written")
+    output: str | None = Field(default=None, description="configuration that was written")
 
     @property
     def of(self) -> str:
@@ -195,7 +194,6 @@ def swept(
     candidate: Candidate,
     traces: Sequence[Trace],
     quality: CaptionQuality,
-    classifier: Classifier | None,
     seed: int,
     sounds: Sequence[Grounding | None],
     prefill: float = PREFILL,
@@ -205,7 +203,7 @@ def swept(
     `sounds` hold the measured sound of each clip.
     """
     pairs = zip(traces, sounds, strict=True)
-    found = [candidate.replay(trace, classifier, seed, sound) for trace, sound in pairs]
+    found = [candidate.replay(trace, seed, sound) for trace, sound in pairs]
     rows = [(each.rounds, each.escalations, len(t.cloud.ids)) for each, t in zip(found, traces, strict=True)]
     rounds, calls, alone = np.array(rows, dtype=np.float64).T
     time = np.where(calls > 0, prefill + calls - 1, 0.0)

@@ -133,7 +133,7 @@ def record_tracks(
     loop = Loop(drafter, verifier, gate, stop, settings, CloudPrefill("lazy"))
     for _ in loop.run():
         pass
-    drafted = drafter.propose((), settings.max_new_tokens, Gate("never").open(0)).ids
+    drafted = drafter.propose((), settings.max_new_tokens, Gate("never").open()).ids
     end = stop.first_stop(drafted, 0, kept=True)
     edge_text = drafted if end is None else drafted[: end[0]]
     return _track(edge_text, drafter, verifier, groups), _track(loop.text, drafter, verifier, groups)

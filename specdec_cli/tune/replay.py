@@ -17,7 +17,6 @@ import torch
 
 from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.decoding.gate import Gate, GateState
-from specdec_cli.decoding.learned import Classifier
 from specdec_cli.decoding.length import MOST_DEFERRED, most_deferred
 from specdec_cli.tune.recording import Trace
 from specdec_cli.types import LOW_IS_UNSURE, TOKEN_GATES, GateName
@@ -34,7 +33,6 @@ WOKEN: Final = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 AWAKE: Final[Mapping[GateName, float]] = {
     "entropy": 0.3,
     "class-entropy": 0.3,
-    "learned": 0.3,
     "margin": 0.85,
     "logprob": -0.1,
 }
@@ -67,16 +65,13 @@ class Candidate:
             f"{self.gate} {self.wake:g}, deferred" if self.deferred else f"{self.gate} {self.threshold:g}, k {self.k}"
         )
 
-    def replay(
-        self, trace: Trace, classifier: Classifier | None, seed: int, sound: Grounding | None = None
-    ) -> Replayed:
+    def replay(self, trace: Trace, seed: int, sound: Grounding | None = None) -> Replayed:
         """What the setting would do with a clip; the random gate draws for each clip anew. `sound` as in `replay`."""
         gate = Gate(
             self.gate,
             self.threshold,
             wake=self.wake,
             stop_drafting=self.stop_drafting,
-            classifier=classifier,
             generator=torch.Generator().manual_seed((seed + int(trace.sha256[:15], 16)) % 2**63),
         )
         return replay(trace, gate, self.k, defer=self.deferred, sound=sound)
@@ -86,7 +81,6 @@ def candidates(
     traces: Sequence[Trace],
     gates: Sequence[GateName],
     ks: Sequence[int],
-    classifier: Classifier | None,
     *,
     defers: bool = False,
     rates: Sequence[float] = RATES,
@@ -95,26 +89,24 @@ def candidates(
 
     With `defers` every gate but the random one also with deferred drafts, at the thresholds by which `WOKEN` of the
     clips call; a middle k is recorded beside these, for runs without deferral. Thresholds are quantiles over the blocks
-    of `traces`, cut as the edge alone would cut them; `classifier` is that of the learned gate, if that is among them.
+    of `traces`, cut as the edge alone would cut them.
     """
     for gate in gates:
         for k in ks:
-            for threshold in rates if gate == "random" else _thresholds(traces, gate, k, classifier, rates):
+            for threshold in rates if gate == "random" else _thresholds(traces, gate, k, rates):
                 yield Candidate(gate, threshold, k)
         if defers and gate in AWAKE:
-            for wake in _thresholds(traces, gate, None, classifier, WOKEN):
+            for wake in _thresholds(traces, gate, None, WOKEN):
                 yield Candidate(gate, AWAKE[gate], ks[len(ks) // 2], wake=wake)
 
 
-def _thresholds(
-    traces: Sequence[Trace], name: GateName, k: int | None, classifier: Classifier | None, rates: Sequence[float]
-) -> Sequence[float]:
+def _thresholds(traces: Sequence[Trace], name: GateName, k: int | None, rates: Sequence[float]) -> Sequence[float]:
     """The thresholds that separate the most doubtful blocks, each once; `k` None: a clip's first deferred draft."""
-    gate, size, deferred = Gate(name, 0.0, classifier=classifier), k or MOST_DEFERRED, k is None
+    gate, size, deferred = Gate(name), k or MOST_DEFERRED, k is None
     figures = []
     for trace in traces:
         for position in range(0, 1 if deferred else len(trace.edge.ids), size):
-            state = gate.open(position, waking=deferred, whole=deferred)
+            state = gate.open(waking=deferred, whole=deferred)
             _escalated(state, trace.edge.edge[position : position + size])
             figures.append(state.block_value or 0.0)  # a trace has tokens
     quantiles = np.quantile(figures, rates if name in LOW_IS_UNSURE else [1 - rate for rate in rates])
@@ -148,7 +140,7 @@ def replay(trace: Trace, gate: Gate, k: int, *, defer: bool = False, sound: Grou
     exact = True
     while position < len(track.ids):
         drafted = track.edge[position : position + (most_deferred(spent, position) if defer else k)]
-        state = gate.open(position, waking=defer and not escalations, whole=defer)
+        state = gate.open(waking=defer and not escalations, whole=defer)
         crossed, size = _escalated(state, drafted)
         block = [token.id for token in drafted[:size]]
         if crossed is None and sound is not None and sound.contradicts(ids, block):

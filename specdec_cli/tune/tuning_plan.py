@@ -6,10 +6,9 @@ import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from specdec_cli.errors import ConfigError, install
+from specdec_cli.errors import ConfigError
 from specdec_cli.types import Cost, GateName
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from specdec_cli.tune.recording import Trace
 
 FEWEST: Final = 8  # clips below which halves of them decide nothing
-INSTALL: Final = install("tune")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,7 @@ class TuningPlan:
     cost: Cost = "blocks"  # that the budget is of, and that is kept low
 
 
-def require_tunable(config: Config, gates: Sequence[GateName], clips: int) -> None:
+def require_tunable(config: Config, clips: int) -> None:
     """Raises ConfigError if a tuning of hybrid runs over so many different clips cannot succeed."""
     if config.decoding.sampling:
         raise ConfigError("Tuning compares texts, and sampling leaves no one text.", hint="Use temperature 0.")
@@ -41,8 +39,6 @@ def require_tunable(config: Config, gates: Sequence[GateName], clips: int) -> No
         raise ConfigError(f"Tuning needs the cloud's scores, and {config.cloud.url} returns verdicts only.", hint=hint)
     if config.audio.segment is not None:
         raise ConfigError("Tuning takes whole recordings, not pieces.", hint="Leave audio.segment out.")
-    if "learned" in gates and find_spec("sklearn") is None:
-        raise ConfigError("The learned gate needs scikit-learn.", hint=f"Install it: {INSTALL}; or name other gates.")
     require_clips(clips)
 
 
@@ -65,7 +61,7 @@ def groups_of(traces: Sequence[Trace], references: Mapping[str, Reference]) -> t
 
 
 def split(traces: Sequence[Trace], groups: Mapping[str, str], seed: int) -> tuple[list[Trace], list[Trace]]:
-    """The clips that weights, thresholds and candidates come from, and those that confirm them; no group is in both."""
+    """The clips that thresholds and candidates come from, and those that confirm them; no group is in both."""
     members: dict[str, list[Trace]] = defaultdict(list)
     for trace in traces:
         members[groups[trace.sha256]].append(trace)

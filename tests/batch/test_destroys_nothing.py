@@ -74,7 +74,6 @@ def sandbox(folder: Path, voices: list[Path]) -> None:
         "mine.jsonl": '{"schema":1,"file":"/data/1.wav","text":"mine"}\n',
         "passes.jsonl": '{"recording":1,"file":"x.wav","sha256":"0","setup":{},"edge":{},"cloud":{}}\n',
         "mine.svg": "<svg><desc>Drawn after one of specdec's</desc></svg>\n",
-        "gate.json": '{\n "format": "specdec gate"}\n',
         "lexicon.yaml": "attributes: {}\n",
         "texts/a.flac.txt": "笔记",
         "d/a.flac.txt": "mine",

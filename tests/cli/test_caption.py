@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import soundfile
 
-import specdec_cli
 from specdec_cli.captioner import Captioner
 from specdec_cli.errors import CheckpointError
 from specdec_cli.journal import Journal
@@ -154,15 +153,6 @@ def test_the_language_is_that_of_the_locale_unless_somebody_names_one(
     name = "English" if language == "en" else "Chinese"
     assert outcome.err.splitlines().count(f"Captions are in {name} ({because}).") == 1
     assert specdec("caption", *flags, "-q", recordings[0]).err == ""
-
-
-def test_a_gate_that_was_fitted_to_other_weights_is_warned_of(specdec, recordings):
-    gate = json.loads((Path(specdec_cli.__file__).parent / "mini/weights/gate.json").read_text(encoding="utf-8"))
-    gate["fitted_on"]["weights"]["cloud"] = "sha256:0"
-    Path("gate.json").write_text(json.dumps(gate), encoding="utf-8")
-    outcome = specdec("caption", recordings[0], "--json", "--gate", "gate.json", ends=0)
-    assert any("fitted to other weights of cloud" in warning for warning in json.loads(outcome.out)["warnings"])
-    assert "warnings" not in json.loads(specdec("caption", recordings[0], "--json").out)
 
 
 def test_the_same_command_again_prints_what_the_output_holds(specdec, recordings):

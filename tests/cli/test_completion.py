@@ -10,7 +10,7 @@ WORDS = [
     ("specdec ca", {"calibrate", "caption"}),
     ("specdec config ", {"show"}),
     ("specdec caption --mode l", {"lossless"}),
-    ("specdec caption --gate lea", {"learned"}),
+    ("specdec caption --gate log", {"logprob"}),
     ("specdec batch --mode ", {"hybrid", "lossless", "edge", "cloud"}),
     ("specdec tune --refe", {"--references"}),
 ]

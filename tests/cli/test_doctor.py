@@ -77,12 +77,12 @@ def test_models_that_do_not_fit_are_told_with_what_would(specdec, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "learned, threshold 0.08, whole captions drafted"),
+        ((), "class-entropy, threshold 1.04, whole captions drafted"),
         (
             ("--set", "gate.name=entropy", "--set", "gate.threshold=0.4"),
             "entropy, threshold 0.4, whole captions drafted",
         ),
-        (("--set", "decoding.k=3"), "learned, threshold 0.08, k 3"),
+        (("--set", "decoding.k=3"), "class-entropy, threshold 1.04, k 3"),
     ],
 )
 def test_the_gate_is_described_as_it_works(specdec, arguments, said):

@@ -101,7 +101,7 @@ STUDIES: list[Row] = [
     ("tune many -k 2,x", "'x' is no whole number from 1 to 64"),
     ("tune many --set decoding.temperature=0.7", "Tuning compares texts, and sampling leaves no one text"),
     ("tune many --set audio.segment=pauses", "Tuning takes whole recordings"),
-    ("tune many -o frontier.jpg", "does not end in .json or .svg or .png or .pdf"),
+    ("tune many -o frontier.jpg", "does not end in .yaml or .yml or .svg or .png or .pdf"),
     ("tune many --limit 3", "Tuning needs at least 8 clips, and 3 can be recorded"),
     ("tune many --budget clips=2", "--budget: 'clips=2' is no share from 0 to 1"),
     ("tune many --budget calls=0.5", "Costs: blocks, clips, time"),
@@ -115,7 +115,6 @@ FILES: list[tuple[str, str, int]] = [
     ("caption a.wav -o no/out.jsonl", "cannot be written", 2),
     ("caption a.wav -o b.wav", "something other than transcripts", 2),
     ("batch a.wav -o settings.json --overwrite", "settings.json does not end in .jsonl", 2),
-    ("batch a.wav -o o.jsonl --set runtime.guess_file=none.jsonl", "none.jsonl cannot be read", 2),
     ("export a.wav", "a.wav is a recording, and transcripts are read here", 2),
     ("review a.wav", "a.wav is a recording, and transcripts are read here", 2),
     ("plot settings.json", "Name a file of transcripts (.jsonl)", 2),
@@ -127,7 +126,6 @@ FILES: list[tuple[str, str, int]] = [
 ]
 PIPES = [  # a pipe is not waited for: opening one would wait for its other end
     "caption a.wav --lexicon pipe.yaml",
-    "caption a.wav --gate pipe.json",
     "caption a.wav --config pipe.yaml",
     "caption a.wav --output pipe.jsonl",
     "batch --manifest pipe.jsonl --output o.jsonl",

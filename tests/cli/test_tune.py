@@ -2,14 +2,13 @@
 
 import json
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.config.gate_file import read_gate_file
+from specdec_cli.config import load_config
 from specdec_cli.transcript.records import Totals
 from specdec_cli.tune.outcomes import TunedPoint, Tuning
 from tests.cli.harness import Outcome
@@ -20,7 +19,6 @@ SHORT = ("--set", "decoding.max_new_tokens=24")
 HALVES = ("--set", "judging.seed=4")  # with some clips in the second half of which edge and cloud differ
 SAME = ("-k", "2", "--gate", "entropy", "-l", "zh", *HALVES, *SHORT)
 QUICK = (*SAME, "--budget", "blocks=0.5")
-GATE = "--output"
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Tuned:
     """One tuning, shared by all tests that look at it."""
 
     outcome: Outcome
-    gate: Path
+    config: Path
     plot: Path
     recordings: Path
 
@@ -56,9 +54,9 @@ def voices(tmp_path_factory) -> Path:
 def tuned(specdec, voices, once, tmp_path_factory) -> Tuned:
     if not once:
         folder = tmp_path_factory.mktemp("tuned")
-        gate, plot, recordings = (folder / name for name in ("gate.json", "frontier.svg", "recorded.jsonl"))
-        files = (GATE, gate, "-o", plot, "--traces", recordings)
-        once["tuned"] = Tuned(specdec("tune", voices, *QUICK, "--json", *files), gate, plot, recordings)
+        config, plot, recordings = (folder / name for name in ("tuned.yaml", "frontier.svg", "recorded.jsonl"))
+        files = ("-o", config, "-o", plot, "--traces", recordings)
+        once["tuned"] = Tuned(specdec("tune", voices, *QUICK, "--json", *files), config, plot, recordings)
     return once["tuned"]
 
 
@@ -68,27 +66,29 @@ def recorded(tuned, tmp_path) -> Path:
     return Path(shutil.copy(tuned.recordings, tmp_path / "recorded.jsonl"))
 
 
-def test_it_recommends_a_setting_that_the_gate_option_takes(specdec, voices, tuned):
+def test_it_recommends_a_setting_that_the_config_option_takes(specdec, voices, tuned):
     assert tuned.outcome.code == 0, tuned.outcome.err
     found = tuned.found
-    assert (found.measure, found.clips, found.fitted_on + found.confirmed_on) == ("agreement", 12, 12)
+    assert (found.measure, found.clips, found.chosen_on + found.confirmed_on) == ("agreement", 12, 12)
     assert found.cloud_quality == pytest.approx(1)
     assert {point.gate for point in found.confirmed} == {"entropy", "random"}
     best = found.recommended
-    assert (found.reason, found.notes, found.output) == (None, [], str(tuned.gate))
+    assert (found.reason, found.notes, found.output) == (None, [], str(tuned.config))
     assert best.spent["blocks"] is not None
     assert best.spent["blocks"] <= 0.5
-    file = read_gate_file(tuned.gate)
-    assert (file.gate, file.threshold, file.k, file.stop_drafting) == (
+    config = load_config(tuned.config, environ={}).config
+    assert (config.gate.name, config.gate.threshold, config.decoding.k, config.gate.stop_drafting) == (
         best.gate, best.threshold, best.k, best.stop_drafting
     )  # fmt: skip
-    assert file.fitted_on["budget"] == {"blocks": 0.5}
+    assert (config.edge.model, config.decoding.max_new_tokens) == ("package:mini/edge", 24)
     assert tuned.plot.read_text(encoding="utf-8").startswith("<svg")
-    used = specdec("caption", voices / "voice 00.wav", "--gate", tuned.gate, "--json", "-l", "zh")
+    used = specdec("caption", voices / "voice 00.wav", "--config", tuned.config, "--json", "-l", "zh")
     transcript = json.loads(used.out)
     settings = transcript["settings"]
     assert (settings["gate"], settings["threshold"], settings["k"]) == (best.gate, best.threshold, best.k)
-    assert file.fitted_on["weights"] == {role: transcript["models"][role]["weights"] for role in ("edge", "cloud")}
+    said = tuned.config.read_text(encoding="utf-8")
+    assert "within a budget of blocks=0.5" in said
+    assert all(transcript["models"][role]["weights"] in said for role in ("edge", "cloud"))
 
 
 def run_on_held_out(recorded: Path, point: TunedPoint, **settings: object) -> list[Totals]:
@@ -141,30 +141,13 @@ def test_a_second_run_does_nothing_again(specdec, voices, tuned, recorded, monke
     assert len(recorded.read_text(encoding="utf-8").splitlines()) == len(lines)
 
 
-def test_the_learned_gate_is_fitted_and_used(specdec, voices, recorded, tmp_path):
-    pytest.importorskip("sklearn", reason="needs the extra [tune]")
-    gate = tmp_path / "gate.json"
-    gates = ("-k", "2", "--gate", "learned", "--budget", "blocks=0.9")
-    quick = (*gates, "-l", "zh", *HALVES, *SHORT, "--traces", recorded)
-    outcome = specdec("tune", voices, *quick, "--json", GATE, gate, ends=0)
-    found = Tuning.model_validate_json(outcome.out)
-    assert found.recommended is not None
-    file = read_gate_file(gate)
-    assert file.learned is not None
-    specdec("caption", voices / "voice 01.wav", "--gate", gate, "-l", "zh", "--no-live", ends=0)
-    other = file.model_copy(update={"tokenizer": "sha256:00"})
-    gate.write_text(other.to_json(), encoding="utf-8")
-    refused = specdec("caption", voices / "voice 01.wav", "--gate", gate, "-l", "zh", ends=2)
-    assert "was fitted with the tokenizer sha256:00" in refused.err
-
-
-def test_a_gate_that_is_not_written_is_an_error_with_its_reason(specdec, voices, recorded, tmp_path):
-    gate = tmp_path / "gate.json"
+def test_a_file_that_is_not_written_is_an_error_with_its_reason(specdec, voices, recorded, tmp_path):
+    config = tmp_path / "tuned.yaml"
     strict = (*QUICK, "--budget", "blocks=0.001", "--traces", recorded)
-    outcome = specdec("tune", voices, *strict, "-q", GATE, gate, ends=1)
-    assert not gate.exists()
+    outcome = specdec("tune", voices, *strict, "-q", "-o", config, ends=1)
+    assert not config.exists()
     said = " ".join(outcome.err.split())
-    assert "gate.json was not written: no setting can be recommended." in said
+    assert "tuned.yaml was not written: no setting can be recommended." in said
     bullets = [line for line in outcome.out.splitlines() if line.startswith(" ·")]
     assert len(bullets) == 2  # the gap, and one for the reason
     unwritten = specdec("tune", voices, *strict, "--json")
@@ -172,18 +155,22 @@ def test_a_gate_that_is_not_written_is_an_error_with_its_reason(specdec, voices,
     assert "blocks=0.001" in (Tuning.model_validate_json(unwritten.out).reason or "")
 
 
-def test_the_page_names_the_gap_the_advice_and_the_gate_that_needs_scikit_learn(specdec, voices, recorded, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn", None)
+def test_the_page_names_the_gap_and_the_advice(specdec, voices, recorded):
     outcome = specdec("tune", voices, *QUICK, "--traces", recorded, ends=0)
     said = " ".join(outcome.out.split())
     assert "Recommended: entropy" in said
     assert "a difference of" in said
     assert "Each setting ran on clips other than those on which it was chosen." in said
     assert max(map(len, outcome.lines)) <= 120
-    assert "The learned gate was not tried: it needs scikit-learn. Install it with: pip install" in said
-    refused = specdec("tune", voices, "--gate", "learned", ends=2)
-    assert "specdec-cli[tune]" in refused.err
-    assert "loading" not in refused.err
+
+
+def test_references_of_which_none_fits_are_refused(specdec, voices, recorded, tmp_path):
+    """They are about parts of the recordings: a gate that agrees with the cloud is not what was asked for."""
+    table = tmp_path / "truth.csv"
+    rows = [f"{path.name},0.1,0.4,happy\n" for path in sorted(voices.iterdir())]
+    table.write_text("file,start_s,end_s,emotion\n" + "".join(rows), encoding="utf-8")
+    refused = specdec("tune", voices, *QUICK, "--traces", recorded, "--references", table, ends=2)
+    assert "No reference is of any of the recordings" in refused.err
 
 
 def test_texts_of_what_was_said_are_no_references(specdec, voices, recorded, tuned, tmp_path):
@@ -199,9 +186,9 @@ def test_texts_of_what_was_said_are_no_references(specdec, voices, recorded, tun
 
 
 def test_deferred_drafts_are_tried_where_clips_count(specdec, voices, recorded, tmp_path):
-    gate = tmp_path / "gate.json"
+    file = tmp_path / "tuned.yaml"
     quick = (*SAME, "--traces", recorded)
-    outcome = specdec("tune", voices, *quick, "--budget", "clips=0.9", "--json", GATE, gate, ends=0)
+    outcome = specdec("tune", voices, *quick, "--budget", "clips=0.9", "--json", "-o", file, ends=0)
     found = Tuning.model_validate_json(outcome.out)
     points = [point for point in found.confirmed if point.wake is not None]
     assert points
@@ -210,8 +197,8 @@ def test_deferred_drafts_are_tried_where_clips_count(specdec, voices, recorded, 
     point = points[0]
     totals = run_on_held_out(recorded, point, gate__wake=point.wake, decoding__defer=True)
     assert point.spent["clips"] == pytest.approx(sum(total.escalations > 0 for total in totals) / len(totals))
-    file, best = read_gate_file(gate), found.recommended
-    assert (file.defer, file.wake) == (best.wake is not None, best.wake)
-    used = specdec("caption", voices / "voice 00.wav", "--gate", gate, "--json", "-l", "zh")
+    config, best = load_config(file, environ={}).config, found.recommended
+    assert (config.decoding.defer, config.gate.wake) == (best.wake is not None, best.wake)
+    used = specdec("caption", voices / "voice 00.wav", "--config", file, "--json", "-l", "zh")
     settings = json.loads(used.out)["settings"]
-    assert (settings["defer"], settings["wake"]) == (file.defer, file.wake)
+    assert (settings["defer"], settings["wake"]) == (config.decoding.defer or None, config.gate.wake)

@@ -42,10 +42,10 @@ from tests.cloud.stand_in import ModelServer, answering
 from tests.cloud.tiny_qwen2_audio import audio_module, write_audio_checkpoint
 from tests.cloud.vllm_cases import CLOUD, VllmCase, clip, cloud, configured, edge, outcome, prompt
 from tests.cloud.vllm_server import serving, write_recordings
-from tests.laws.cases import INSTRUCTIONS, drawn_settings, learned_weights
+from tests.laws.cases import INSTRUCTIONS, drawn_settings
 from tests.laws.tolerance import most_parting
 from tests.tiers import few, in_ci
-from tests.tiny import collect, gate_file
+from tests.tiny import collect
 
 KIND = "near"
 ROOT = Path(__file__).parents[2]
@@ -109,15 +109,15 @@ def pair_case(number: int, **fixed: Any) -> VllmCase:
     rng = random.Random(number)
     drawn: dict[str, Any] = {"loop_period": 0, "guess_tokens": 0, "defer": rng.random() < 0.5}
     drawn |= {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
-    drawn["gate"] = rng.choice(("entropy", "margin", "logprob", "learned", "always", "never"))
-    given, _ = drawn_settings(rng, **drawn | fixed)
+    drawn["gate"] = rng.choice(("entropy", "margin", "logprob", "always", "never"))
+    given = drawn_settings(rng, **drawn | fixed)
     return VllmCase(KIND, rng.randrange(10), rng.choice(INSTRUCTIONS), given)
 
 
 def run(pair: Pair, of: VllmCase, listed: Listed | None = None) -> tuple[list[Block], Finished]:
     """The rounds of a case; `listed` gets what the edge's server told, by the text before."""
     prompts = (prompt(model.processor, of.clip, of.instruction) for model in (pair.edge, pair.cloud) if model)
-    loop = build_loop(pair, of.config, *prompts, Gate.of(of.config, gate_file(learned_weights(random.Random(of.clip)))))
+    loop = build_loop(pair, of.config, *prompts, Gate.of(of.config))
     if listed is not None and isinstance(loop.drafter, VllmDrafter):
         scored = loop.drafter.requests.scored
 
@@ -157,7 +157,7 @@ def fed(of: VllmCase, listed: Listed) -> tuple[list[Block], Finished]:
     """The local loop on the same log-probabilities, verified by the cloud of this process."""
     here = Pair.of(edge(KIND), cloud())
     prompts = (prompt(model.processor, of.clip, of.instruction) for model in (edge(KIND), cloud()))
-    loop = build_loop(here, of.config, *prompts, Gate.of(of.config, gate_file(learned_weights(random.Random(of.clip)))))
+    loop = build_loop(here, of.config, *prompts, Gate.of(of.config))
     assert isinstance(loop.drafter, Drafter)
     loop.drafter.session = loop.drafter.scores.session = Fed(listed, here.vocab_size)
     return collect(loop.run())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -20,8 +19,7 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.types import Finished
 from tests.cloud.tiny_qwen2_audio import near_audio_model, tiny_audio_model
-from tests.laws.cases import learned_weights
-from tests.tiny import collect, gate_file, settings, tiny_clip
+from tests.tiny import collect, settings, tiny_clip
 
 CLOUD = {"seed": 3, "layers": 2, "vocab_size": 288}
 _IN_PROCESS: dict[str, tuple[list[Block], Finished]] = {}
@@ -82,7 +80,7 @@ class VllmCase:
         drafter = edge(self.kind)
         pair = Pair.of(drafter, link or cloud())
         mine, theirs = (prompt(each.processor, self.clip, self.instruction) for each in (drafter, link or cloud()))
-        gate = Gate.of(self.config, gate_file(learned_weights(random.Random(self.clip))))
+        gate = Gate.of(self.config)
         ran = collect(build_loop(pair, self.config, mine, theirs, gate).run())
         if link is None:
             _IN_PROCESS[repr(self)] = ran

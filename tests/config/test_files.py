@@ -64,12 +64,11 @@ def test_model_folders_count_from_the_place_that_names_them(tmp_path, monkeypatc
     ("text", "message", "hint"),
     [
         ("decoding:\n  kk: 3\n", "my.yaml:6: there is no setting decoding.kk", "Did you mean decoding.k?"),
-        ("decoding: {lookup_tokens: 3}\n", "no setting decoding.lookup_tokens", "It is decoding.guess_tokens now."),
         ("decodin: {}\n", "my.yaml:5: there is no setting decodin", "Did you mean decoding?"),
         (
             "gate: {zzz: 3}\n",
             "no setting gate.zzz",
-            "Settings in gate: name, threshold, wake, file, stop_drafting, grounded.",
+            "Settings in gate: name, threshold, wake, stop_drafting, grounded.",
         ),
         ("decoding: {k: 1, k: 2}\n", "my.yaml:5:18: not valid YAML: 'k' is given twice", ""),
         ("decoding: {mode: hybird}\n", "takes hybrid, lossless, edge, cloud, not 'hybird'", "hybrid?"),

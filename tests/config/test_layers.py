@@ -3,7 +3,6 @@
 import pytest
 
 from specdec_cli.config import SETTINGS, load_config
-from specdec_cli.config.gate_file import learned_gate_file
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.types import DEFAULT_THRESHOLDS
 from tests.config.conftest import assert_refused
@@ -86,7 +85,7 @@ def test_who_chooses_blocks_does_not_defer():
     ):
         assert load_config("mini", flags=flags, environ={}).config.decoding.defers == defers
     lower = load_config("mini", flags={"gate.threshold": 0.2}, environ={}).config
-    assert Gate.of(lower, learned_gate_file(lower)).wake == 0.2
+    assert Gate.of(lower).wake == 0.2
 
 
 @pytest.mark.parametrize(

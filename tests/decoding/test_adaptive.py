@@ -21,7 +21,7 @@ def _length(mode: str, cost: float = 0.2) -> BlockLength:
 
 
 def _block(*probabilities: float) -> Draft:
-    gate = Gate("always").open(0)
+    gate = Gate("always").open()
     for p in probabilities:
         gate.add(TokenEvidence(7, 0.1, 0.9, math.log(p), ((7, p),)))
     return Draft((7,) * len(probabilities), gate_state=gate)

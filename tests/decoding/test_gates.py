@@ -5,15 +5,13 @@ import math
 import pytest
 import torch
 
-from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.decoding.assemble import gate_generator
 from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate, GateState
-from specdec_cli.decoding.learned import Classifier
-from specdec_cli.errors import ConfigError, DecodingError
+from specdec_cli.errors import DecodingError
 from specdec_cli.models.processor import Prompt
 from specdec_cli.types import DEFAULT_THRESHOLDS
-from tests.tiny import gate_file, settings
+from tests.tiny import settings
 
 # Two drafted tokens: 2 with p = 0.7 (then 1: 0.2, 0: 0.1), and 0 with p = 0.5 where 1 was as likely.
 ROWS = torch.tensor([[0.1, 0.2, 0.7, 0.0], [0.5, 0.5, 0.0, 0.0]]).log()
@@ -22,7 +20,7 @@ IDS = (2, 0)
 
 def _read(gate: Gate, rows: torch.Tensor = ROWS, ids: tuple[int, ...] = IDS) -> GateState:
     """The gate after the drafted tokens."""
-    state = gate.open(0)
+    state = gate.open()
     state.read(rows, ids)
     return state
 
@@ -71,59 +69,31 @@ def test_class_entropy_needs_groups():
         _read(Gate("class-entropy"))
 
 
-def _classifier(combination: str = "any", **weights: float) -> Classifier:
-    named = {name.replace("__", "="): weight for name, weight in weights.items()}
-    fitted = LearnedWeights(
-        features=tuple(named), weights=tuple(named.values()), bias=-1.0, slope=2.0, offset=0.5, combination=combination
-    )
-    return Classifier(fitted)
-
-
-def test_a_token_that_is_less_certain_than_any_in_the_fit_escalates():
-    fitted = LearnedWeights(features=("entropy",), weights=(0.0,), bias=-9.0, combination="any", most_entropy=0.75)
-    state = _read(Gate("learned", 0.4, classifier=Classifier(fitted)))
-    assert state.values[0] == 1.0  # 0.80 nats; the second has 0.69
-    assert state.escalates
-    known = fitted.model_copy(update={"most_entropy": None})
-    assert not _read(Gate("learned", 0.4, classifier=Classifier(known))).escalates
-
-
 @pytest.mark.parametrize(
-    ("given", "of_file", "expected"),
+    ("given", "expected"),
     [
-        ({}, {}, (0.4, 0.4)),
-        ({}, {"wake": 0.7}, (0.4, 0.7)),
-        ({"threshold": 0.9}, {"wake": 0.7}, (0.9, 0.9)),  # a file's wake threshold belongs to its own threshold
-        ({"wake": 0.2}, {"wake": 0.7}, (0.4, 0.2)),
-        ({"threshold": 0.9, "wake": 0.2}, {}, (0.9, 0.2)),
+        ({}, (2.5, 2.5)),
+        ({"threshold": 0.9}, (0.9, 0.9)),
+        ({"wake": 0.2}, (2.5, 0.2)),
+        ({"threshold": 0.9, "wake": 0.2}, (0.9, 0.2)),
     ],
 )
-def test_the_threshold_that_counts(given, of_file, expected):
-    file = gate_file(LearnedWeights(features=("entropy",), weights=(1.0,), bias=0.0, combination="any"), 0.4, **of_file)
-    gate = Gate.of(settings(gate="learned", **given), file)
+def test_the_threshold_that_counts(given, expected):
+    gate = Gate.of(settings(gate="entropy", **given))
     assert (gate.threshold, gate.wake) == expected
 
 
-def test_no_threshold_is_taken_from_another_gates_file():
-    file = gate_file(LearnedWeights(features=("entropy",), weights=(1.0,), bias=0.0, combination="any"), 0.4, wake=0.7)
-    for gate, threshold in DEFAULT_THRESHOLDS.items():
-        made = Gate.of(settings(gate=gate), file)
-        assert (made.threshold, made.wake, made.classifier) == (threshold, threshold, None)
+def test_every_gate_has_a_threshold_of_its_own():
+    for name, threshold in DEFAULT_THRESHOLDS.items():
+        made = Gate.of(settings(gate=name))
+        assert (made.threshold, made.wake) == (threshold, threshold)
     for mode, name in (("lossless", "always"), ("edge", "never")):
-        assert Gate.of(settings(mode=mode, gate="learned", threshold=0.9), file).name == name
+        assert Gate.of(settings(mode=mode, gate="entropy", threshold=0.9)).name == name
 
 
-@pytest.mark.parametrize("name", ["colour", "doubt", "grid"])
-def test_a_feature_of_another_version_is_refused(name):
-    with pytest.raises(ConfigError, match=f"'{name}=3'") as refused:
-        _classifier(**{f"{name}__3": 1.0})
-    assert "specdec tune" in str(refused.value.hint)
-
-
-@pytest.mark.parametrize("gate", ["learned", "random"])
-def test_a_gate_without_what_it_needs_is_refused(gate):
-    with pytest.raises(DecodingError, match=gate):
-        Gate(gate).open(0)
+def test_a_random_gate_without_a_generator_is_refused():
+    with pytest.raises(DecodingError, match="random"):
+        Gate("random").open()
 
 
 def test_the_random_gate_escalates_its_share_of_the_blocks():

@@ -34,7 +34,7 @@ def suggested_case(number: int, edge: AudioLM, cloud: AudioLM, **given: Any) -> 
     """A case on these two models."""
     case = make_case(number, **{"loop_period": 0, "max_new_tokens": 12, **given})
     prompts = [model.processor.prompt(case.edge_prompt.waveform, "say how") for model in (edge, cloud)]
-    return Case(number, Pair.of(edge, cloud), *prompts, case.given, case.weights)
+    return Case(number, Pair.of(edge, cloud), *prompts, case.given)
 
 
 @pytest.mark.ci

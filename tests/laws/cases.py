@@ -13,12 +13,11 @@ import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
 
 from specdec_cli.config.decoding_schema import DecodingConfig
-from specdec_cli.config.gate_file import LearnedWeights
 from specdec_cli.config.schema import Config
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.block import Block
+from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.learned import DENSE
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.decoding.stop import LoopRule
@@ -28,18 +27,21 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import Engine
 from specdec_cli.models.processor import Prompt
 from specdec_cli.types import Finished, Measured
-from tests.tiny import collect, gate_file, near_model, settings, tiny_clip, tiny_model
+from tests.tiny import collect, near_model, settings, tiny_clip, tiny_model
 
-__all__ = ["Case", "cloud", "collect", "drawn_settings", "edge", "generate", "learned_weights", "make_case", "prompt"]
+__all__ = ["Case", "cloud", "collect", "drawn_settings", "edge", "generate", "make_case", "prompt"]
 
 Ran = tuple[list[Block], Finished]
 INSTRUCTIONS = ("say how", "描述声音", "tone? abab abab", "x")
-GATES = ("entropy", "margin", "logprob", "learned", "random", "always", "never")
+GATES = ("entropy", "margin", "logprob", "class-entropy", "random", "always", "never")
 
 MEMORIES = ("empty", "right", "wrong", "another's")
 
 SYNONYMS = {id_: id_ // 4 for id_ in range(256)}
 """Of the rule `class`: every four neighbours say the same."""
+
+CLASSES = {id_: id_ % 5 for id_ in range(200)}
+"""Of the gate class-entropy: token -> its class; all others are one more."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,6 @@ class Case:
     """One pair, one clip, some settings by name.
 
     Attributes:
-        weights: those of the learned gate.
         measured: figures of the sound that claims are set against, where tokens read as such; None: nothing is.
         ran: what became of it whenever it was decoded, with whichever settings.
     """
@@ -57,7 +58,6 @@ class Case:
     edge_prompt: Prompt
     cloud_prompt: Prompt
     given: dict[str, Any]
-    weights: LearnedWeights
     measured: Measured | None = None  # of the sound; tokens then read as claims about it
     ran: list[Ran] = field(default_factory=list, repr=False, compare=False)
 
@@ -94,9 +94,14 @@ class Case:
     def loop(self, engine: Engine | None = None) -> Loop:
         """A fresh loop over the clip."""
         return build_loop(
-            self.pair, self.config, self.edge_prompt, self.cloud_prompt, Gate.of(self.config, gate_file(self.weights)),
+            self.pair, self.config, self.edge_prompt, self.cloud_prompt, self.gate,
             engine=engine, synonyms=SYNONYMS, sound=self.sound,
         )  # fmt: skip
+
+    @property
+    def gate(self) -> Gate:
+        """The gate, with the classes that it sums over."""
+        return Gate.of(self.config, Groups.of(CLASSES, self.pair.vocab_size, self.edge.device))
 
     def run(self, engine: Engine | None = None) -> Ran:
         """Decodes the clip."""
@@ -215,16 +220,16 @@ def make_case(number: int, **fixed: Any) -> Case:
     rng = random.Random(number)
     seed, kind = rng.randrange(9), rng.choice(("same", "near", "far", "unrelated"))
     clip, instruction = rng.randrange(8), rng.randrange(len(INSTRUCTIONS))
-    given, weights = drawn_settings(rng, **fixed)
+    given = drawn_settings(rng, **fixed)
     speaking = wordy_edge if given.get("closing") == "on" else claiming_edge if measured else edge
     return Case(
         number, Pair.of(speaking(seed, kind), cloud(seed)), prompt(("edge", seed, kind), clip, instruction),
-        prompt(("cloud", seed), clip, instruction), given, weights, measured,
+        prompt(("cloud", seed), clip, instruction), given, measured,
     )  # fmt: skip
 
 
-def drawn_settings(rng: random.Random, **fixed: Any) -> tuple[dict[str, Any], LearnedWeights]:
-    """Random settings by name, `fixed` ones as they are, and the weights of their classifier."""
+def drawn_settings(rng: random.Random, **fixed: Any) -> dict[str, Any]:
+    """Random settings by name, `fixed` ones as they are."""
     max_new_tokens = rng.randint(4, 14)
     given: dict[str, Any] = {
         "k": rng.randint(1, 8),
@@ -232,19 +237,18 @@ def drawn_settings(rng: random.Random, **fixed: Any) -> tuple[dict[str, Any], Le
         "min_new_tokens": min(rng.choice((0, 0, 0, 3, 9)), max_new_tokens),
         "repetition_penalty": rng.choice((1.0, 1.0, 1.2, 1.7, 0.8)),
         "no_repeat_ngram": rng.choice((0, 0, 1, 2, 3)),
-        "gate": rng.choice(("entropy", "margin", "logprob", "learned", "random")),
+        "gate": rng.choice(("entropy", "margin", "logprob", "class-entropy", "random")),
         "loop_period": rng.choice((0, 0, 8)),
         "loop_repeats": rng.choice((2, 3)),
         "seed": rng.randrange(1000),
     }
     given["threshold"] = threshold(rng, given["gate"])
     given["stop_drafting"] = rng.random() < 0.5
-    weights = learned_weights(rng)
     if "gate" in fixed and "threshold" not in fixed:
         given["threshold"] = threshold(rng, fixed["gate"])
     if fixed.get("defer"):
         given["wake"] = rng.choice((None, threshold(rng, fixed.get("gate", given["gate"]))))
-    return {**given, **fixed}, weights
+    return {**given, **fixed}
 
 
 def threshold(rng: random.Random, gate: str) -> float | None:
@@ -253,7 +257,7 @@ def threshold(rng: random.Random, gate: str) -> float | None:
         "entropy": rng.uniform(0.5, 5.0),
         "margin": rng.uniform(0.02, 0.5),
         "logprob": rng.uniform(-4.0, -0.3),
-        "learned": rng.uniform(0.3, 0.9),
+        "class-entropy": rng.uniform(0.3, 1.7),
         "random": rng.uniform(0.1, 0.9),
     }
     return drawn.get(gate)
@@ -295,20 +299,6 @@ def fast(number: int) -> dict[str, Any]:
         "cost_ratio": rng.choice((0.02, 0.15, 0.2, 0.9)),
         "cloud_prefill": rng.choice(("lazy", "early", "overlap")),
     }
-
-
-def learned_weights(rng: random.Random) -> LearnedWeights:
-    """A classifier that nobody fitted: every dense feature, and most tokens."""
-    tokens = [f"id={id_}" for id_ in rng.sample(range(256), 240)]
-    features = (*DENSE, *tokens)
-    return LearnedWeights(
-        features=features,
-        weights=tuple(rng.gauss(0, 0.3) for _ in features),
-        bias=rng.uniform(-3, 1),
-        slope=rng.uniform(0.5, 1.5),
-        offset=rng.uniform(-0.5, 0.5),
-        combination=rng.choice(("any", "largest")),
-    )
 
 
 class _EndsInLoop(StoppingCriteria):

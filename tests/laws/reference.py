@@ -11,7 +11,6 @@ explains (see `tolerance`) would decide otherwise. Only there may the product's 
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import torch
 from transformers import (
@@ -34,12 +33,12 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.reading import description_end, fault_of
 from specdec_cli.types import Finished, FinishReason, Reason, Source
-from tests.laws.cases import SYNONYMS, Case, on
+from tests.laws.cases import CLASSES, SYNONYMS, Case, on
 from tests.laws.lengths import SOLO_BLOCK, Lengths
 from tests.laws.tolerance import LawBroken, allowed, assert_figures, figures
 
-THRESHOLDS = {"entropy": 1.0, "margin": 0.3, "logprob": -1.0, "learned": 0.6, "random": 0.1}
-TOKEN_GATES = ("entropy", "margin", "logprob", "learned")
+THRESHOLDS = {"entropy": 1.0, "margin": 0.3, "logprob": -1.0, "class-entropy": 0.7, "random": 0.1}
+TOKEN_GATES = ("entropy", "margin", "logprob", "class-entropy")
 DEFERRED = 64
 
 
@@ -130,7 +129,6 @@ class Expected:
     draft_ids: list[int] = field(default_factory=list)
     rows: list[torch.Tensor] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)  # the gate's figure of each token
-    chances: list[float] = field(default_factory=list)  # of the learned gate, of each token by itself
     reason: Reason | None = None
     waking: bool = False
     accepted: int = 0
@@ -311,12 +309,12 @@ class Reference:
         now, gate, row, token = self._now, self._gate, self._now.rows[-1], self._now.draft_ids[-1]
         entropy, margin, logprob = figures(row, token)
         score = {"margin": margin, "logprob": logprob}.get(gate, entropy)
-        off = {"margin": 1, "logprob": 2, "learned": 20}.get(gate, 2 * max(1.0, entropy)) * allowed(row) + 1e-5
+        off = {"margin": 1, "logprob": 2}.get(gate, 2 * max(1.0, entropy)) * allowed(row) + 1e-5
         if drawn is not None:
             score, off = drawn, 0.0
-        elif gate == "learned":
-            score = self._learned()
-        now.scores.append(now.chances[-1] if gate == "learned" else score)
+        elif gate == "class-entropy":
+            score = _class_entropy(row)
+        now.scores.append(score)
         if gate in ("always", "never"):
             return
         given = self._config.gate.threshold
@@ -330,30 +328,6 @@ class Reference:
             unsure = score <= threshold if gate in ("margin", "logprob") else score >= threshold
         if unsure:
             now.reason = gate
-
-    def _learned(self) -> float:
-        """The learned gate's figure, feature by feature as its table says."""
-        now, weights = self._now, self._case.weights
-        chances = []
-        for t, (row, token) in enumerate(zip(now.rows, now.draft_ids, strict=True)):
-            probabilities = row.double().softmax(-1).tolist()
-            best = sorted(range(len(probabilities)), key=lambda id_: -probabilities[id_])[:4]
-            gaps = (float(row[a] - row[b]) for a, b in pairwise(best))
-            self._call("candidates", any(gap <= allowed(row) for gap in gaps))
-            best = best[:3]
-            first, second, third = (probabilities[id_] for id_ in best)
-            own = probabilities[token]
-            entropy = [figures(each, 0)[0] for each in now.rows[: t + 1]]
-            values = {
-                "entropy": entropy[t], "log_entropy": _log(entropy[t]), "margin": first - second, "logprob": _log(own),
-                "odds": _log(second / first), "third": third, "place": math.log(1 + len(self.text) + t), "in_block": t,
-                "before": max(entropy[:t], default=0.0), f"id={token}": 1.0,
-            }  # fmt: skip
-            named = zip(weights.features, weights.weights, strict=True)
-            logit = weights.bias + sum(weight * values.get(name, 0.0) for name, weight in named)
-            chances.append(1.0 / (1.0 + math.exp(-(weights.slope * logit + weights.offset))))
-        self._now.chances = chances
-        return max(chances) if weights.combination == "largest" else 1 - math.prod(1 - p for p in chances)
 
     def _probabilities(self) -> list[float]:
         return [float(row.softmax(-1)[id_]) for id_, row in zip(self._now.draft_ids, self._now.rows, strict=True)]
@@ -547,7 +521,7 @@ def _assert_figures(case: Case, ours: Block, wanted: Expected, name: str) -> Non
         assert_figures(row, token, found, name)
     for row, score, expected in zip(wanted.rows, ours.draft.gate_state.values, wanted.scores, strict=True):
         most = 20 * allowed(row) * max(1.0, abs(expected)) + 1e-5
-        if "candidates" not in wanted.close and score != expected and not abs(score - expected) <= most:
+        if score != expected and not abs(score - expected) <= most:
             raise LawBroken(f"{name}: the gate's figure is {score:.6f}, and is to be {expected:.6f}")
 
 
@@ -555,5 +529,9 @@ def _first(*values: float | None) -> float:
     return next(value for value in values if value is not None)
 
 
-def _log(value: float) -> float:
-    return max(math.log(value), -7.0) if value > 0 else -7.0
+def _class_entropy(row: torch.Tensor) -> float:
+    """Nats, with the tokens of a class added up, and all that have none."""
+    sums = dict.fromkeys([*CLASSES.values(), None], 0.0)
+    for id_, p in enumerate(row.double().softmax(-1).tolist()):
+        sums[CLASSES.get(id_)] += p
+    return -sum(p * math.log(p) for p in sums.values() if p > 0)

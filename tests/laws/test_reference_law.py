@@ -43,7 +43,7 @@ def test_greedy_rounds_equal_the_reference(law):
     assert sum("bonus" in round_.source for round_ in escalated) > 20
     assert sum(0 < round_.accepted < len(round_.draft_ids) for round_ in escalated) > 5
     cut = {case.given["gate"]: cut_short(case) for case in ran if cut_short(case)}
-    assert set(cut) == {"entropy", "margin", "logprob", "learned"}
+    assert set(cut) == {"entropy", "margin", "logprob", "class-entropy"}
     assert all(round_.escalated for rounds in cut.values() for round_ in rounds)
 
 
@@ -109,7 +109,7 @@ def test_everything_at_once_equals_the_reference(law):
     ends = Counter(finished.finish_reason for case in ran for _, finished in case.ran)
     assert set(ends) == {"eos", "max_tokens", "stop_string", "sentences", "loop"}
     reasons = Counter(str(round_.reason) for round_ in rounds_of(ran))
-    assert set(reasons) >= {"entropy", "margin", "logprob", "learned", "random", "loop", "always", "None"}
+    assert set(reasons) >= {"entropy", "margin", "logprob", "class-entropy", "random", "loop", "always", "None"}
     assert any(map(cut_short, ran))
 
 

@@ -17,7 +17,6 @@ import torch
 from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.block import Block
-from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
@@ -30,7 +29,6 @@ from tests.laws.checks import assert_best, parts
 from tests.laws.reference import assert_rounds, cloud_oracle
 from tests.laws.tolerance import most_parting, numbers
 from tests.tiers import few
-from tests.tiny import gate_file
 from tests.waiting import until
 
 MODELS = 9
@@ -80,9 +78,8 @@ def far_loop(case: Case, link: VerifyServer, engine: Engine | None = None) -> Lo
     """The loop of a case over the wire."""
     pair = Pair.of(case.edge, link)
     assert pair.vocab_size == case.pair.vocab_size
-    gate = Gate.of(case.config, gate_file(case.weights))
     prompts = case.edge_prompt, case.cloud_prompt
-    return build_loop(pair, case.config, *prompts, gate, engine=engine, synonyms=SYNONYMS, sound=case.sound)
+    return build_loop(pair, case.config, *prompts, case.gate, engine=engine, synonyms=SYNONYMS, sound=case.sound)
 
 
 def assert_wire(case: Case, ran: tuple[list[Block], Finished]) -> str | None:

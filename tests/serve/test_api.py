@@ -237,7 +237,6 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"stop": ""}, 400, "ConfigError", "stop_strings"),
     ({"specdec": {"edge.model": "/etc/passwd"}}, 400, "unsupported_parameter", "specdec.edge.model is no setting"),
     ({"specdec": {"runtime.threads": 64}}, 400, "unsupported_parameter", "runtime.threads"),
-    ({"specdec": {"gate.name": "/etc/gate.json"}}, 400, "unsupported_parameter", "takes no file"),
     ({"specdec": {"audio.segment": "/etc"}}, 400, "unsupported_parameter", "takes no file"),
     ({"specdec": {"decoding.mode": "both"}}, 404, "model_not_found", "no such model"),
     ({"specdec": {"decoding.k": 65}}, 400, "ConfigError", "decoding.k takes auto or a whole number from 1 to 64"),

@@ -6,8 +6,6 @@ import re
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from specdec_cli.config.gate_file import read_gate_file
-from specdec_cli.models.checkpoint import fingerprint
 from specdec_cli.prompts import PROMPTS
 from tests.tiers import few
 from training import CLOUD_WEIGHTS, EDGE_WEIGHTS, WEIGHTS
@@ -43,14 +41,6 @@ def test_sizes():
     files = [file for folder in SIDES.values() for file in folder.iterdir()]
     assert max(file.stat().st_size for file in files) < 50 * MEGABYTE
     assert sum(file.stat().st_size for file in files) < 90 * MEGABYTE
-
-
-def test_the_shipped_gate_was_fitted_to_the_shipped_weights():
-    gate = read_gate_file(WEIGHTS / "gate.json")
-    shipped = {name: fingerprint([folder / "model.safetensors"]) for name, folder in SIDES.items()}
-    assert gate.fitted_on["weights"] == shipped
-    of_fit = gate.fitted_on["cross_fitted"]["shipped"]
-    assert (of_fit["threshold"], of_fit["wake"]) == (gate.threshold, gate.wake)  # its figures are of these values
 
 
 def test_both_sides_share_a_vocabulary_and_pad_it_differently(captioners):

@@ -4,21 +4,19 @@ import random
 from collections import Counter
 
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.learned import Classifier
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.tune.replay import Candidate, replay
 from specdec_cli.types import GateName
-from tests.laws.cases import CLAIMS, collect, drawn_sound, learned_weights
+from tests.laws.cases import CLAIMS, collect, drawn_sound
 from tests.laws.tolerance import ENOUGH, cases, numbers
 from tests.table import table_loop
 from tests.tune.recorded import GROUPS, LENGTH, table_pair, trace_of
 
 
 def _gate(rng: random.Random) -> tuple[GateName, float]:
-    gate: GateName = rng.choice(("entropy", "class-entropy", "margin", "logprob", "learned"))
+    gate: GateName = rng.choice(("entropy", "class-entropy", "margin", "logprob"))
     spans = {"entropy": (1.2, 2.4), "class-entropy": (0.8, 1.5), "margin": (0.01, 0.2), "logprob": (-2.5, -0.8)}
-    spans["learned"] = (0.4, 0.98)
     return gate, round(rng.uniform(*spans[gate]), 3)
 
 
@@ -37,13 +35,13 @@ def test_an_exact_replay_is_what_a_run_does():
     for number in numbers():
         rng, pair = random.Random(number), number // 2  # two settings on each recording
         gate, threshold = _gate(rng)
-        k, stop, weights = rng.randint(1, 6), rng.random() < 0.5, learned_weights(rng)
-        classifier, sound = Classifier(weights), claims(rng) if rng.random() < 0.5 else None
-        standing = Gate(gate, threshold, stop_drafting=stop, classifier=classifier)
+        k, stop = rng.randint(1, 6), rng.random() < 0.5
+        sound = claims(rng) if rng.random() < 0.5 else None
+        standing = Gate(gate, threshold, stop_drafting=stop)
         replayed = replay(trace_of(pair), standing, k, sound=sound)
         if not replayed.exact:
             continue
-        gated = {"gate": gate, "threshold": threshold, "stop_drafting": stop, "weights": weights}
+        gated = {"gate": gate, "threshold": threshold, "stop_drafting": stop}
         drafted = {"k": k, "groups": GROUPS, "max_new_tokens": LENGTH, "loop_period": 0, "sound": sound}
         rounds, finished = collect(table_loop(*table_pair(pair), mode="hybrid", **gated, **drafted).run())
         asked = sum(round_.escalated for round_ in rounds)
@@ -79,6 +77,6 @@ def test_no_gate_but_the_random_one_draws():
         trace = trace_of(number)
         entropy = Candidate("entropy", 1.8, 3)
         gate = Gate("entropy", 1.8, stop_drafting=entropy.stop_drafting)
-        assert entropy.replay(trace, None, seed=0) == replay(trace, gate, 3)
-        draws |= {Candidate("random", 0.5, 3).replay(trace, None, seed).escalations for seed in range(3)}
+        assert entropy.replay(trace, seed=0) == replay(trace, gate, 3)
+        draws |= {Candidate("random", 0.5, 3).replay(trace, seed).escalations for seed in range(3)}
     assert len(draws) > 2

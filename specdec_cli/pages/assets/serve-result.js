@@ -92,7 +92,7 @@ function blockOf(round, run) {
 
 function legendOf(rounds, { gate }) {
   const found = new Set(rounds.flatMap((round) => fatesOf(round).map((each) => each[1])));
-  const figure = gate.name === "learned" ? say("probability of a change by the cloud", "云端会改动的概率") : say("entropy in nats", "熵（nats）");
+  const figure = gate.name === "class-entropy" ? say("entropy over classes in nats", "类别间的熵（nats）") : say("entropy in nats", "熵（nats）");
   const line = barsOf({ gate }, gate.threshold).threshold === null ? "" : say(", the dashed line is the threshold", "，虚线为阈值");
   const keys = keysOf(found, (fate) => say(fate.replace("_", " "), "词"), (fate) => say(FATES[fate][1], MEANINGS[fate]));
   const texts = [say(`Bars: ${figure}${line}.`, `柱：${figure}${line}。`), say("Beside each verdict: the gate's figure of the block and its threshold, the draft's largest entropy, the time.", "结论旁：该块的门控值与阈值、草稿的最大熵、用时。")];

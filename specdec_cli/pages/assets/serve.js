@@ -2,7 +2,7 @@
 
 const place = (id) => document.getElementById(id);
 const chosen = (name) => document.querySelector(`input[name="${name}"]:checked`)?.value;
-const SCALES = { entropy: [0, 5], "class-entropy": [0, 3], margin: [0, 1], logprob: [-5, 0], learned: [0, 1], random: [0, 1] };
+const SCALES = { entropy: [0, 5], "class-entropy": [0, 3], margin: [0, 1], logprob: [-5, 0], random: [0, 1] };
 let token_ = ""; // of the server, in memory only
 let offer = null; // what the server says of its modes, models and gate
 let sound = null; // the recording

@@ -19,10 +19,10 @@ function shown(piece) {
   return piece.trim().replaceAll("\ufffd", "·");
 }
 
-// What the bars show: the learned gate's score, else entropy; null where the gate's threshold is not one of that.
+// What the bars show: the gate's own figure if that is an entropy, and its threshold; else the entropy, without one.
 function barsOf({ gate }, threshold) {
-  const learned = gate.name === "learned";
-  return { learned, threshold: (learned || gate.name === "entropy") && threshold !== undefined ? threshold : null };
+  const own = gate.name === "class-entropy";
+  return { own, threshold: (own || gate.name === "entropy") && threshold !== undefined ? threshold : null };
 }
 
 // Whether the gate escalates because of a token with this figure.
@@ -46,8 +46,8 @@ function fated(fate, text) {
 }
 
 function token([piece, fate, entropy, score], run, round) {
-  const { learned, threshold } = barsOf(run, round.threshold);
-  const value = learned ? score : entropy;
+  const { own, threshold } = barsOf(run, round.threshold);
+  const value = own ? score : entropy;
   const over = unsure(run.gate, round.threshold, score);
   const facts = [FATES[fate][1]];
   if (entropy !== null) facts.push(`entropy ${entropy.toFixed(3)} nats`);
@@ -81,8 +81,8 @@ function keysOf(present, named = (fate) => fate.replace("_", " "), meant = (fate
 
 function legend(run) {
   const present = new Set(run.rounds.flatMap((round) => round.tokens.map((each) => each[1])));
-  const { learned, threshold } = barsOf(run, run.gate.threshold);
-  const what = learned ? "probability that the cloud changes the token" : "entropy in nats";
+  const { own, threshold } = barsOf(run, run.gate.threshold);
+  const what = own ? "entropy over classes in nats" : "entropy in nats";
   const { wake } = run.gate;
   const first = wake === null || wake === undefined ? "" : ` (${wake} for a clip's first call)`;
   const scale = threshold === null ? `, 0 to ${FULL_SCALE}.` : `. The gate escalates from the dashed line up: ${threshold}${first}.`;
