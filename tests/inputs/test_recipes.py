@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,11 @@ def recipe(name: str) -> str:
     return found[1]
 
 
+@pytest.mark.filterwarnings("ignore")  # of datasets and its hashes of functions
 def test_a_data_set_of_hugging_face(tmp_path, monkeypatch):
-    datasets = pytest.importorskip("datasets")
-    emotion = datasets.Features(
+    datasets, pyarrow = pytest.importorskip("datasets"), pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    features = datasets.Features(
         {
             "audio": datasets.Audio(),
             "emotion": datasets.ClassLabel(names=["angry", "sad"]),
@@ -47,8 +50,10 @@ def test_a_data_set_of_hugging_face(tmp_path, monkeypatch):
         "text": ["hi", "lost", None],
         "start": [7.0, 8.0, 9.0],
     }
-    data = datasets.Dataset.from_dict(rows, features=emotion)
-    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: data)
+    files = str(tmp_path / "train.parquet")
+    parquet.write_table(pyarrow.Table.from_pydict(rows, schema=features.arrow_schema), files)
+    load = partial(datasets.load_dataset, "parquet", data_files=files, cache_dir=str(tmp_path / "cache"))
+    monkeypatch.setattr(datasets, "load_dataset", lambda _, **options: load(**options))
     monkeypatch.chdir(tmp_path)
     exec(recipe("datasets"), {})
     items = list(Manifest.read(tmp_path / "recordings" / "table.jsonl", strict=True))
