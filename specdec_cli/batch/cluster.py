@@ -46,6 +46,8 @@ class Worker:
         if os.path.isdir(folder):
             os.chdir(folder)  # relative paths mean what they mean where the command was given
         captioner = Captioner.load(work.config.running_long())
+        if captioner.cuts is not None:
+            captioner.cuts.expect(work.recordings)
         captioner = captioner if work.labelling is None else captioner.labelled(*work.labelling)
         captioner = captioner.measuring() if work.measures else captioner
         self._backend = LocalBackend(captioner, batch_size=work.batch_size, workers=work.config.runtime.readers)

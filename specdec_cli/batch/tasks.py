@@ -41,6 +41,7 @@ class Work:
     labelling: Labelling | None  # None: transcripts have no labels
     measures: bool  # whether they have measured figures
     batch_size: int | None
+    recordings: tuple[str, ...] = ()  # paths of all of them
 
 
 @dataclass(frozen=True, slots=True)

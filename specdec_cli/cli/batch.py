@@ -18,6 +18,7 @@ from specdec_cli.cli.ending import Interruption, interruptible
 from specdec_cli.console.progress import show_counts, show_failures, show_totals, show_warnings
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
+from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.text import show
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def batch(
     job = Captioning(context, may_be_sound=not ray)
     if ray and job.resolved.chosen("runtime.in_flight"):
         raise ConfigError("runtime.in_flight has no effect on a Ray cluster.", hint="Leave it out.")
-    work = Work(job.config, job.labelling, measure, size)
+    work = Work(job.config, job.labelling, measure, size, job.recordings)
     with display(context, resolved=job.resolved) as view:
         interruption: Interruption | None = None
 
@@ -95,6 +96,8 @@ def on_ray(work: Work, view: View) -> Iterator[Backend]:
     """The backend of a Ray cluster."""
     from specdec_cli.batch.cluster import cluster
 
+    if (cuts := Cuts.of_config(work.config.audio)) is not None:  # what is refused here, every actor would refuse
+        cuts.expect(work.recordings)
     with cluster(work, view.loading) as backend:
         require_cloud(backend.setup, degrades=work.config.decoding.degrades)
         yield backend

@@ -147,6 +147,11 @@ class Captioning:
         return self._refused or int(self.counts.failed > 0 or not written)
 
     @property
+    def recordings(self) -> tuple[str, ...]:
+        """The paths of all recordings that the command names."""
+        return tuple(item.path for item in self._inputs or ())
+
+    @property
     def several(self) -> bool:
         """Whether more than one recording is asked for."""
         return self._inputs is None or len(list(islice(iter(self._inputs), 2))) > 1
@@ -156,10 +161,15 @@ class Captioning:
         request = self._given
         earlier = request.output if self._resumes else None
         lines = [] if earlier is None else deque(read_lines(earlier), maxlen=_REMEMBERED)
-        captioner = load_captioner(self.config, view, self.labelling, measures=request.measure, runs_long=runs_long)
+        captioner = load_captioner(
+            self.config,
+            view,
+            self.labelling,
+            recordings=self.recordings,
+            measures=request.measure,
+            runs_long=runs_long,
+        )
         captioner.remember(Transcript.from_json(line.raw, str(earlier)) for line in lines if not line.torn)
-        if captioner.cuts is not None and self._inputs is not None:  # a name that several share finds no cuts
-            captioner.cuts.expect(item.path for item in self._inputs)
         return captioner
 
     def _find_inputs(self, may_be_sound: bool) -> Inputs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import SimpleNamespace
@@ -80,11 +80,12 @@ def load_captioner(
     view: View,
     labelled: Labelling | None = None,
     *,
+    recordings: Iterable[str] = (),
     measures: bool = False,
     degrades: bool | None = None,
     runs_long: bool = True,
 ) -> Captioner:
-    """The captioner of a command; `view` shows what is being loaded.
+    """The captioner of a command; `view` shows what is being loaded. Cuts are found for the given `recordings` alone.
 
     `degrades`: whether the edge may write without the cloud (None: as configured). `runs_long`: whether compiling pays.
     CloudError: the cloud does not answer, and the edge may not write alone.
@@ -93,6 +94,8 @@ def load_captioner(
     if (path := config.audio.cuts_path) is not None:  # refused before anything that takes seconds
         with view.loading(f"cuts: {path}"):
             cuts = Cuts.of_config(config.audio)
+    if cuts is not None:
+        cuts.expect(recordings)
     from specdec_cli.captioner import Captioner
 
     if config.loads_models:

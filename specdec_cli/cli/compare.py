@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -67,7 +68,7 @@ def compare(
                 recordings = identified(view, files)
                 runner = Runner(terms, journal, view)
                 steps = runner.steps(recordings)
-                captioners = _captioners(resolved.config, configs, view) if steps else {}
+                captioners = _captioners(resolved.config, configs, files, view) if steps else {}
                 journal.require(
                     lambda run: loaded_changes(run, captioners[run.mode].setup) if run.mode in captioners else None
                 )
@@ -90,8 +91,8 @@ def compare(
     return 130 if interrupted else unopened(recordings) or int(bool(found.errors))
 
 
-def _captioners(config: Config, configs: dict[Mode, Config], view: View) -> dict[Mode, Captioner]:
+def _captioners(config: Config, configs: dict[Mode, Config], files: Sequence[str], view: View) -> dict[Mode, Captioner]:
     """A captioner for each mode, with models that are loaded once."""
     degrades = all(each.decoding.degrades for mode, each in configs.items() if mode != "edge")
-    both = load_captioner(in_mode(config, "hybrid"), view, degrades=degrades)
+    both = load_captioner(in_mode(config, "hybrid"), view, recordings=files, degrades=degrades)
     return {mode: both.variant(each) for mode, each in configs.items()}
