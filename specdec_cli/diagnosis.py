@@ -119,7 +119,7 @@ def _gate(config: Config) -> str:
         return f"none in mode {config.decoding.mode}"
     used = recorded_settings(config)
     facts = [f"{used['gate']}"] + ([] if used["threshold"] is None else [f"threshold {used['threshold']:g}"])
-    return ", ".join([*facts, "whole captions drafted" if used["defer"] else f"k {used['k']}"])
+    return ", ".join([*facts, "whole captions drafted" if used["k"] == "whole" else f"k {used['k']}"])
 
 
 def _needs(config: Config) -> Iterator[Check]:

@@ -225,12 +225,14 @@ _SECTIONS: Final = {
 
 def settings(**given: Any) -> Config:
     """A configuration from settings by their own names, with `gate` for `gate.name`, `acceptance` for its rule, and
-    `arbitrates` for `acceptance.grounded`:
+    `arbitrates` for `acceptance.grounded`; `defer=True` is short for `k="whole"`:
 
     `settings(mode="hybrid", k=3, gate="entropy", threshold=0.5)`.
     """
     sections: dict[str, dict[str, Any]] = {name: {} for name in _SECTIONS}
     given = {"closing": "off", "gate": "entropy", **given}
+    if given.pop("defer", False):
+        given["k"] = "whole"
     for name, value in given.items():
         section, field = _OTHER_NAMES.get(name) or next(
             (section, name) for section, type_ in _SECTIONS.items() if name in type_.model_fields

@@ -87,7 +87,7 @@ def measure(
 ) -> None:
     """Prints milliseconds a token, outside of the forwards."""
     torch.set_num_threads(1)
-    flags = {"decoding.k": k, "decoding.defer": False, "decoding.guess_tokens": guesses, "runtime.threads": 1}
+    flags = {"decoding.k": k, "decoding.guess_tokens": guesses, "runtime.threads": 1}
     flags |= {"decoding.max_new_tokens": tokens, "decoding.loop_period": 0}
     loaded = Captioner.load("mini", {"decoding.mode": "hybrid", "runtime.threads": 1}).pair
     text = [1000 + at for at in range(tokens)]

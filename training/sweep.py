@@ -49,7 +49,7 @@ def _label(settings: dict[str, Any], mode: Mode) -> str:
         return f"{mode}, k {settings['k']}" if mode == "lossless" else mode
     threshold, wake = (settings.get(name) for name in ("threshold", "wake"))
     parts = [settings["gate"] if threshold is None else f"{settings['gate']} {threshold:g}"]
-    if settings.get("defer"):
+    if settings.get("k") == "whole":
         parts += [*([] if wake is None else [f"wake {wake:g}"]), "deferred"]
     else:
         parts += [f"k {settings['k']}", *(["stopping"] if settings.get("stop_drafting") else [])]

@@ -114,7 +114,6 @@ def _ignored(config: Config) -> Iterator[Clash]:
     """Settings without effect. A model that the mode does not use may be named: one command line serves every mode."""
     decoding, gate, mode = config.decoding, config.gate, config.decoding.mode
     unused: tuple[str, ...] = ()
-    yield mode in ("edge", "cloud") and decoding.defer, "decoding.defer", "decoding.mode", _ONE
     if mode == "lossless":
         unused = ("gate.threshold", "gate.wake", "gate.stop_drafting", "acceptance.grounded")
         yield gate.name != "always", "gate.name", "decoding.mode", "To compare modes, use specdec compare."
@@ -128,6 +127,6 @@ def _ignored(config: Config) -> Iterator[Clash]:
         unused = (*_OF_BOTH_MODELS, *("decoding.edge_failed",) * (mode == "cloud"))
     hint = f"Mode {mode} ignores it: leave it out, or use mode hybrid."
     yield from ((True, name, "decoding.mode", hint) for name in unused)
-    hint = "A deferred draft is not cut into blocks: set decoding.defer to false, or leave it out."
-    yield from ((decoding.defers, name, "decoding.defer", hint) for name in ("decoding.k", "gate.stop_drafting"))
+    hint = "A whole caption is not cut into blocks: set decoding.k to a number or auto, or leave it out."
+    yield decoding.defers, "gate.stop_drafting", "decoding.k", hint
     yield config.prompt.text is not None, "prompt.style", "prompt.text", _ONE

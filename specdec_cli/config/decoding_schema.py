@@ -33,8 +33,9 @@ class BlockConfig(Section):
     """Which models write, and how much is drafted at a time."""
 
     mode: Mode = setting("hybrid", "hybrid: the gate decides; lossless: verify all; edge, cloud: that model alone")
-    k: Literal["auto"] | Tokens = setting(5, "tokens drafted per block; auto: as many as pay, at most 16")
-    defer: bool = setting(False, "true: draft the whole caption and verify it in one call; k does not count")
+    k: Literal["auto", "whole"] | Tokens = setting(
+        5, "tokens drafted per block; auto: as many as pay, at most 16; whole: the caption, verified in one call"
+    )
     cost_ratio: float = setting(0.2, "k auto: time of an edge step / a verification", gt=0, le=1000)
     max_new_tokens: int = setting(256, "length limit of a caption, tokens", ge=1)
 
@@ -67,13 +68,13 @@ class DecodingConfig(ScoringConfig, BlockConfig):
 
     @property
     def adapts(self) -> bool:
-        """Whether blocks end where drafting does not pay any more."""
-        return self.k == "auto" and self.mode in ("hybrid", "lossless") and not self.defers
+        """Whether blocks end where drafting does not pay any more; also of `whole` drafts that cannot be deferred."""
+        return not isinstance(self.k, int) and self.mode in ("hybrid", "lossless") and not self.defers
 
     @property
     def defers(self) -> bool:
         """Whether a whole caption is drafted before it is verified: not in lossless mode with sampling."""
-        return self.defer and (self.mode == "hybrid" or (self.mode == "lossless" and not self.sampling))
+        return self.k == "whole" and (self.mode == "hybrid" or (self.mode == "lossless" and not self.sampling))
 
 
 class GateConfig(Section):
@@ -85,7 +86,7 @@ class GateConfig(Section):
         "how unsure the edge must be for a block to escalate, in the gate's unit (docs/gates.md); null: entropy 2.5 "
         "(mini pair: 1.0), class-entropy 0.7, margin 0.3, logprob -1.0, random 0.1",
     )
-    wake: float | None = setting(None, "with defer: threshold for a clip's first call; null: `threshold`")
+    wake: float | None = setting(None, "with k whole: threshold for a clip's first call; null: `threshold`")
     stop_drafting: bool = setting(False, "true: a block ends with its first unsure token and goes to the cloud")
     grounded: bool = setting(
         True, "true: measure the sound, verify drafts that contradict it (hybrid), flag captions that do (every mode)"

@@ -62,8 +62,6 @@ def heading(event: Started) -> Iterator[Prose]:
         if model is not None:
             yield labelled(role, Text(clean(model.line)))
     known = {name: setting(event.settings[name]) for name in _SETTINGS if event.settings.get(name) is not None}
-    if event.settings.get("defer"):
-        known = {"block": "the whole draft (k does not count)"} | {name: known[name] for name in known if name != "k"}
     settings = [Text.assemble((f"{name}\xa0", DIM), clean(value)) for name, value in known.items()]
     yield labelled("settings", Text.assemble((DOT, DIM)).join(settings))
     yield labelled("prompt", Text(clean(event.prompt)))

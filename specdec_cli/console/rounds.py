@@ -182,7 +182,7 @@ def render_round(
     `claims_in` finds the claims about the sound, which stand under the row of tokens that makes them; `before` is the
     text of the earlier rounds.
     """
-    whole, drafted = bool(clip.settings.get("defer")), len(round_.draft_ids)
+    whole, drafted = clip.settings.get("k") == "whole", len(round_.draft_ids)
     label = "" if whole and drafted else str(round_.index + 1)
     cells = list(cells_of(round_, clip.settings))
     known = set[tuple[str, str | None]]()
@@ -229,7 +229,7 @@ def _named(name: str, body: Text) -> Prose:
 def verdict_of(round_: Round, settings: dict[str, object]) -> str:
     """The gate's decision on a draft, in words, with the figure and the threshold that decided it."""
     outcome = "the cloud verifies the draft" if round_.escalated else "the draft is kept"
-    if settings.get("defer") and not round_.escalated:
+    if settings.get("k") == "whole" and not round_.escalated:
         outcome += ", the cloud is not called"
     gate = str(settings.get("gate"))
     if round_.reason in _WITHOUT_FIGURE:

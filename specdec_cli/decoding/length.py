@@ -35,7 +35,7 @@ def most_drafted(settings: DecodingConfig) -> int:
     """Tokens drafted per round at most."""
     if settings.defers:
         return MOST_DEFERRED
-    return MOST_DRAFTED if settings.k == "auto" else settings.k
+    return settings.k if isinstance(settings.k, int) else MOST_DRAFTED
 
 
 def capacity(settings: DecodingConfig) -> int:
@@ -79,7 +79,7 @@ class BlockLength:
     def most(self) -> int:
         """Most tokens of the next block; 0: the cloud writes it alone."""
         if not self.settings.adapts:
-            return SOLO_BLOCK if self.settings.k == "auto" else self.settings.k
+            return self.settings.k if isinstance(self.settings.k, int) else SOLO_BLOCK
         if self.settings.mode == "lossless" and self._best_rate <= 1.0:
             return 0
         return MOST_DRAFTED

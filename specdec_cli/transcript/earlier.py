@@ -25,8 +25,12 @@ def totals_fields(values: Any) -> Any:
 
 def settings_of(values: dict[str, Any]) -> dict[str, Any]:
     """The settings of a line; one that is at the value that always holds now says nothing."""
-    values = _without(values, _OF_SETTINGS)
-    return {name: value for name, value in values.items() if (name, value) != ("run_on", 0)}
+    kept = {
+        name: value
+        for name, value in values.items()
+        if name not in (*_OF_SETTINGS, "defer") and (name, value) != ("run_on", 0)
+    }
+    return kept | {"k": "whole"} if values.get("defer") else kept
 
 
 def _without(values: Any, names: frozenset[str]) -> Any:

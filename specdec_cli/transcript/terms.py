@@ -72,10 +72,9 @@ def recorded_settings(config: Config) -> dict[str, object]:
     has_threshold = gate.name not in ("always", "never")
     wakes = config.decoding.defers and config.decoding.mode == "hybrid"
     return {
-        **config.decoding.model_dump(mode="json", exclude={"mode", "defer"}),
+        **config.decoding.model_dump(mode="json", exclude={"mode"}),
         "cost_ratio": config.decoding.cost_ratio if config.decoding.adapts else None,
         "closing": "on" if config.closes else None,
-        "defer": config.decoding.defers or None,
         "gate": gate.name,
         "threshold": gate.threshold if has_threshold else None,
         "wake": gate.wake if has_threshold and wakes else None,

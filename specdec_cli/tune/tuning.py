@@ -100,7 +100,7 @@ def config_file(config: Config, found: Tuning, weights: Mapping[str, str | None]
     assert best is not None  # the caller has asked
     tuned = _configured(config, best)
     values: dict[str, Any] = tuned.model_dump(mode="json", exclude_defaults=True)
-    for section, names in (("decoding", ("k", "defer")), ("gate", ("name", "threshold", "wake", "stop_drafting"))):
+    for section, names in (("decoding", ("k",)), ("gate", ("name", "threshold", "wake", "stop_drafting"))):
         values[section] = {**values.get(section, {}), **getattr(tuned, section).model_dump(include=set(names))}
     of = ", ".join(f"{role} {fingerprint or 'unknown'}" for role, fingerprint in weights.items())
     about = (
@@ -190,7 +190,7 @@ def _configured(config: Config, candidate: Candidate) -> Config:
         "stop_drafting": candidate.stop_drafting,
     }
     config = config.model_copy(update={"gate": config.gate.model_copy(update=gate)})
-    return _decoding(config, k=candidate.k, defer=candidate.deferred)
+    return _decoding(config, k="whole" if candidate.deferred else candidate.k)
 
 
 def _decoding(config: Config, **changed: object) -> Config:

@@ -47,7 +47,7 @@ def by_name(output: Path, folder: Path) -> dict[str, Transcript]:
         in_ci((("--mode", "edge", "--set", "decoding.temperature=0.8"),)),
         pytest.param(("--threshold", "0.1"), marks=pytest.mark.full),
         pytest.param(
-            ("--gate", "entropy", "--set", "decoding.defer=false", "--set", "gate.stop_drafting=true"),
+            ("--gate", "entropy", "-k", "2", "--set", "gate.stop_drafting=true"),
             marks=pytest.mark.full,
         ),
         pytest.param(("--mode", "lossless", "-l", "en", "-k", "auto"), marks=pytest.mark.full),

@@ -16,7 +16,7 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["-k", "3"], "decoding.k", 3),
     (["--gate", "margin"], "gate.name", "margin"),
     (["--threshold", "0.25"], "gate.threshold", 0.25),
-    (["--set", "decoding.defer=true"], "decoding.defer", True),
+    (["-k", "whole"], "decoding.k", "whole"),
     (["--set", "decoding.max_new_tokens=40"], "decoding.max_new_tokens", 40),
     (["--set", "decoding.stop_strings=[a, ，]"], "decoding.stop_strings", ("a", "，")),
     (["--edge", "package:mini/edge", "--cloud", "package:mini/cloud"], "edge.model", "package:mini/edge"),

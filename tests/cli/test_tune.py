@@ -195,10 +195,10 @@ def test_deferred_drafts_are_tried_where_clips_count(specdec, voices, recorded, 
     assert all(point.label == f"entropy {point.wake:g}, deferred" for point in points)
     assert all(point.spent["blocks"] is None for point in points)  # whole captions are no blocks of k tokens
     point = points[0]
-    totals = run_on_held_out(recorded, point, gate__wake=point.wake, decoding__defer=True)
+    totals = run_on_held_out(recorded, point, gate__wake=point.wake, decoding__k="whole")
     assert point.spent["clips"] == pytest.approx(sum(total.escalations > 0 for total in totals) / len(totals))
     config, best = load_config(file, environ={}).config, found.recommended
-    assert (config.decoding.defer, config.gate.wake) == (best.wake is not None, best.wake)
+    assert (config.decoding.defers, config.gate.wake) == (best.wake is not None, best.wake)
     used = specdec("caption", voices / "voice 00.wav", "--config", file, "--json", "-l", "zh")
     settings = json.loads(used.out)["settings"]
-    assert (settings["defer"], settings["wake"]) == (config.decoding.defer or None, config.gate.wake)
+    assert (settings["k"], settings["wake"]) == (config.decoding.k, config.gate.wake)

@@ -17,7 +17,7 @@ CLASHES: list[tuple[dict[str, object], str, str]] = [
     ({"gate__threshold": -0.1}, "gate.threshold", "gate.name"),
     ({"gate__name": "logprob", "gate__threshold": 0.1}, "gate.threshold", "gate.name"),
     ({"gate__name": "random", "gate__stop_drafting": True}, "gate.stop_drafting", "gate.name"),
-    ({"decoding__defer": True, "decoding__k": 3}, "decoding.k", "decoding.defer"),
+    ({"decoding__k": "whole", "gate__stop_drafting": True}, "gate.stop_drafting", "decoding.k"),
     ({"prompt__style": "concise", "prompt__text": "Hi"}, "prompt.style", "prompt.text"),
     ({"audio__start_s": 5, "audio__end_s": "0:04"}, "audio.end_s", "audio.start_s"),
 ]

@@ -21,7 +21,7 @@ def test_a_flag_is_named_as_the_user_spells_it():
     assert (
         load_config("mini", flags={"decoding.k": 3}, flag_names={"decoding.k": "-k"}).origin["decoding.k"] == "flag -k"
     )
-    said = "flag -k: decoding.k takes auto or a whole number from 1 to 64, not 0."
+    said = "flag -k: decoding.k takes auto, whole or a whole number from 1 to 64, not 0."
     assert_refused(lambda: load_config("mini", flags={"decoding.k": 0}, flag_names={"decoding.k": "-k"}), said)
 
 

@@ -11,7 +11,7 @@ from specdec_cli.text import show
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("decoding.k", "auto or a whole number from 1 to 64"),
+        ("decoding.k", "auto, whole or a whole number from 1 to 64"),
         ("decoding.stop_strings", "a list of texts"),
         ("decoding.seed", "a whole number from 0 to 9223372036854775807"),
         ("cloud.timeout_s", "a number above 0 up to 3600"),

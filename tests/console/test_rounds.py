@@ -11,7 +11,7 @@ from specdec_cli.transcript.round import Round
 from tests.console.screens import Screen
 from tests.console.script import CLOUD, CUT, EN, PARTIAL, ZH, Clip
 
-SETTINGS: dict[str, object] = {"gate": "class-entropy", "threshold": 0.2, "wake": 0.4, "defer": True}
+SETTINGS: dict[str, object] = {"gate": "class-entropy", "threshold": 0.2, "wake": 0.4, "k": "whole"}
 PIECES = ("The ", "voice ", "is", " low", ",", " and", " sad", ".", "<|im_end|>")
 ENTROPY = (0.0, 0.1, 0.2, 0.9, 0.0, 0.3, 1.5, 0.0, 0.0)
 VALUES = (0.0, 0.0, 0.0, 0.41, 0.0, 0.0, 0.25, 0.0, 0.0)

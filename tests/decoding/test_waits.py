@@ -45,7 +45,6 @@ def test_a_lossless_caption_waits_once_a_block_and_model(monkeypatch, penalties)
     monkeypatch.setitem(draft.UNREAD_TOKENS, "cpu", 8)  # as on a GPU
     given: dict[str, float] = {
         "decoding__k": 5,
-        "decoding__defer": False,
         "decoding__guess_tokens": 0,
         "decoding__max_new_tokens": 34,
     }

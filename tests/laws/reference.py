@@ -157,7 +157,8 @@ class Reference:
         # each model ends at its own ids: the edge where its draft is kept, the cloud where it has its say
         self._draft_ends = set(case.edge.processor.eos_ids) if decoding.mode == "hybrid" else self._stop_ids
         self._lengths: Lengths | None = None
-        if decoding.k == "auto" and self._verifies:
+        not_deferred = decoding.mode == "lossless" and decoding.sampling
+        if self._verifies and (decoding.k == "auto" or (decoding.k == "whole" and not_deferred)):
             self._lengths = Lengths(decoding.cost_ratio, lossless=decoding.mode == "lossless")
         self._loop_was_verified, self._loops, self._period = False, 0, decoding.loop_period
         self._awake = decoding.cloud_prefill in ("early", "overlap")
@@ -197,7 +198,7 @@ class Reference:
 
     def _draft(self) -> None:
         now, decoding = self._now, self._decoding
-        whole = decoding.defer and (
+        whole = decoding.k == "whole" and (
             decoding.mode == "hybrid" or (decoding.mode == "lossless" and not decoding.sampling)
         )
         if whole:
@@ -205,7 +206,7 @@ class Reference:
         elif self._lengths is not None:
             most = self._lengths.most()
         else:
-            most = SOLO_BLOCK if decoding.k == "auto" else decoding.k
+            most = decoding.k if isinstance(decoding.k, int) else SOLO_BLOCK
         size = min(most if self._verifies else max(most, 1), decoding.max_new_tokens - len(self.text))
         self._block(size, whole=whole)
         if self._see_loop(size, whole=whole):

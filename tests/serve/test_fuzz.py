@@ -22,7 +22,7 @@ SOUND = encoded(voice(1, 0.4))
 SETTINGS: tuple[dict[str, Any], ...] = (
     {"decoding.k": "auto", "language": "zh"},
     {"gate.name": "entropy", "gate.threshold": 0.0},
-    {"decoding.defer": True, "audio.segment": "pauses"},
+    {"decoding.k": "whole", "audio.segment": "pauses"},
     {"decoding.top_k": 10**9, "acceptance.rule": "typical", "decoding.temperature": 1e-9},
     {"decoding.no_repeat_ngram": 1, "decoding.repetition_penalty": 100, "decoding.loop_repeats": 10**30},
     {"audio.start_s": "00:01", "audio.channel": "each"},
