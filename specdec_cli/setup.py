@@ -110,7 +110,7 @@ class Setup:
         language, instruction = item.language_and_prompt(config)
         if (language, instruction) == (self.language, self.prompt):
             return self
-        shipped = config.prompt.text is None and instruction == config.instruction(language)
+        shipped = config.prompt.style is not None and instruction == config.instruction(language)
         settings = {**self.settings, "style": config.prompt.style if shipped else None}
         return replace(self, language=language, prompt=instruction, settings=settings)
 

@@ -188,7 +188,7 @@ def test_samples_that_cannot_be_captioned_are_refused(samples, message):
 def test_a_prompt_that_the_models_do_not_follow_is_warned_of(clips):
     plain, own = (
         captioner().caption(clips[0]),
-        captioner(prompt__force=True, prompt__text="How old is the speaker?").caption(clips[0]),
+        captioner(prompt__force=True, prompt__instruction="How old is the speaker?").caption(clips[0]),
     )
     assert "warnings" not in plain.to_json()
     assert "edge and cloud follow the shipped prompts only" in own.warnings[0]

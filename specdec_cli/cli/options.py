@@ -36,8 +36,8 @@ _GIVES: Final = {
     "edge": "edge.model",
     "cloud": "cloud.model",
     "language": "prompt.language",
-    "style": "prompt.style",
-    "prompt": "prompt.text",
+    "style": "prompt.instruction",
+    "prompt": "prompt.instruction",
     "segment": "audio.segment",
     "start": "audio.start_s",
     "end": "audio.end_s",
@@ -171,7 +171,7 @@ class PromptOptions:
     """The instruction to the models, and the length of captions."""
 
     language: Annotated[Text, of_caption("--language", "-l", help=_LANGUAGE, **_words("prompt.language"))] = None
-    style: Annotated[Text, of_caption("--style", help=_STYLE, **_words("prompt.style"))] = None
+    style: Annotated[Text, of_caption("--style", help=_STYLE, **_words("prompt.instruction"))] = None
     prompt: Annotated[Text, of_caption("--prompt", metavar="TEXT", help=_PROMPT)] = None
     max_new_tokens: Annotated[Text, of_caption("--max-new-tokens", metavar="N", help="Longest caption, tokens.")] = None
 

@@ -68,9 +68,9 @@ def _model(role: Decider, model: EdgeConfig | CloudConfig, config: Config) -> It
     plain = model.url is not None and model.url.startswith("http://") and not is_loopback(model.url)
     hint = f"Use https://, or set {role}.allow_plain_http: true for a connection that is protected in another way."
     yield plain and not model.allow_plain_http, f"{role}.url", f"{role}.allow_plain_http", hint
-    own_text = config.prompt.text is not None and not config.prompt.force
+    own_text = config.prompt.style is None and not config.prompt.force
     hint = "The mini pair writes broken text for your own instruction. Use other models, or set prompt.force to true."
-    yield own_text and model.url is None and model.is_mini, "prompt.text", f"{role}.model", hint
+    yield own_text and model.url is None and model.is_mini, "prompt.instruction", f"{role}.model", hint
     if model.engine == "vllm":
         hint = "Of a vllm both are needed: its address and the name of its model."
         yield model.url is None, f"{role}.engine", f"{role}.url", hint
@@ -129,4 +129,3 @@ def _ignored(config: Config) -> Iterator[Clash]:
     yield from ((True, name, "decoding.mode", hint) for name in unused)
     hint = "A whole caption is not cut into blocks: set decoding.k to a number or auto, or leave it out."
     yield decoding.defers, "gate.stop_drafting", "decoding.k", hint
-    yield config.prompt.text is not None, "prompt.style", "prompt.text", _ONE

@@ -32,7 +32,6 @@ _MADE_FOR: Final[Mapping[str, tuple[str, ...]]] = {
 """Choice -> settings that count only beside the value that they were given for."""
 
 _IN_PLACE_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "prompt.style": ("prompt.text",),
     "cloud.model": ("cloud.url", "cloud.token_env", "cloud.ca_file"),
     "cloud.url": ("cloud.model", "cloud.revision"),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final, Literal, cast, get_args
 
 from specdec_cli.config.decoding_schema import AcceptanceConfig, DecodingConfig, GateConfig
 from specdec_cli.config.fields import (
@@ -54,10 +54,14 @@ class PromptConfig(Section):
     """The instruction to the models."""
 
     language: Language = setting("en", "language of the caption; left out: the locale's, or else en")
-    style: Style = setting("default", "shipped instruction")
-    text: Instruction | None = setting(None, "an instruction of your own, in place of a style")
-    force: bool = setting(False, "true: give prompt.text also to the mini pair, which was not trained on it")
+    instruction: Instruction | Style = setting("default", "a shipped instruction, or one of your own")
+    force: bool = setting(False, "true: give your own instruction also to the mini pair, which was not trained on it")
     system: Instruction | None = setting(None, "system prompt; null: the chat template's own")
+
+    @property
+    def style(self) -> Style | None:
+        """The name of the shipped instruction; None: the user has one of their own."""
+        return cast(Style, self.instruction) if self.instruction in get_args(Style) else None
 
 
 class AudioConfig(Section):
@@ -154,8 +158,8 @@ class Config(Section):
     def instruction(self, language: Language | None = None) -> str:
         """The user turn that goes with the audio; `language`: of the caption, None: the configured one."""
         prompt = self.prompt
-        if prompt.text is not None:
-            return prompt.text
+        if prompt.style is None:
+            return prompt.instruction
         return prompt_for(language or prompt.language, prompt.style, mini=self._by_mini)
 
     def instruction_of(self, role: Decider, instruction: str) -> str:

@@ -101,7 +101,7 @@ def _item(folder: Path, entry: Entry, spelled: MutableMapping[str, Mapping[str, 
     if not (file := entry.file):
         raise ReferencesError(f"{entry.place}: no recording is named.", hint="Name one, or drop the row.")
     if entry.prompt is not None:
-        check_value("prompt.text", entry.prompt, entry.place)
+        check_value("prompt.instruction", entry.prompt, entry.place)
     start_s, end_s = entry.start_s, entry.end_s
     if start_s == 0 and end_s is None:
         start_s = None

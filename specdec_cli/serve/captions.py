@@ -113,7 +113,7 @@ class Captions:
     ) -> Generator[Step]:
         """The steps of a recording, for a thread of `submit`; once `left` is set, no further forward is made.
 
-        `texts` are settings, too: `prompt.text` and `prompt.system`, in place of the shipped ones.
+        `texts` are settings, too: `prompt.instruction` and `prompt.system`, in place of the shipped ones.
 
         Raises:
             ClientDisconnect: `left` is set.

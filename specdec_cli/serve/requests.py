@@ -23,7 +23,7 @@ SETTABLE: Final = frozenset(
         *(f"decoding.{name}" for name in SECTIONS["decoding"].model_fields if name != "edge_failed"),
         *(f"gate.{name}" for name in SECTIONS["gate"].model_fields if name != "file"),
         *(f"acceptance.{name}" for name in SECTIONS["acceptance"].model_fields),
-        *(f"prompt.{name}" for name in ("language", "style", "force")),
+        *(f"prompt.{name}" for name in ("language", "instruction", "force")),
         *(f"audio.{name}" for name in SECTIONS["audio"].model_fields if name != "strict"),
     }
 )
@@ -200,7 +200,7 @@ class ChatRequest(Message):
         """The user's instruction and the system prompt, if the request has them, by the names of their settings."""
         found = defaultdict[str, list[str]](list)
         for message in self.messages:
-            name = "prompt.text" if message.role == "user" else "prompt.system"
+            name = "prompt.instruction" if message.role == "user" else "prompt.system"
             found[name] += [part.text.strip() for part in message.parts if isinstance(part, TextPart)]
         return {name: text for name, lines in found.items() if (text := "\n".join(lines).strip())}
 

@@ -83,7 +83,7 @@ def recorded_settings(config: Config) -> dict[str, object]:
         **config.acceptance.rules().model_dump(mode="json", exclude={"rule"}),
         "grounded": config.gate.grounded or None,
         "arbitrates": config.arbitrates or None,
-        "style": None if config.prompt.text is not None else config.prompt.style,
+        "style": config.prompt.style,
         "system": config.prompt.system,
         "segment_s": config.audio.length_s,
         **config.audio.recorded(),

@@ -105,7 +105,7 @@ def test_a_manifest_brings_ids_languages_and_prompts(batch, clips):
     for id_, settings in (
         ("a-zh", {}),
         ("a-en", {"prompt__language": "en"}),
-        ("b/1", {"prompt__language": "en", "prompt__force": True, "prompt__text": english}),
+        ("b/1", {"prompt__language": "en", "prompt__force": True, "prompt__instruction": english}),
     ):
         expected = captioner(decoding__mode="edge", **settings).caption(lines[id_].file)
         assert (lines[id_].caption, lines[id_].prompt) == (expected.caption, expected.prompt), id_

@@ -29,7 +29,7 @@ SETTINGS: list[Row] = [
     ("caption a.wav --set decoding.top_p=0.9", ("--set", "temperature")),
     ("caption a.wav --style concise --prompt mine", ("--style", "--prompt")),
     ("caption a.wav --set decoding.kk=3", ("decoding.kk", "decoding.k")),
-    ("caption a.wav --prompt 'How old are they?'", ("prompt.text", "package:mini/edge", "prompt.force")),
+    ("caption a.wav --prompt 'How old are they?'", ("prompt.instruction", "package:mini/edge", "prompt.force")),
     ("caption a.wav --prompt \udcff", ("--prompt", "unicode")),
     ("caption a.wav --start 3 --end 2", "audio.end_s is 2"),
     ("caption a.wav --start soon", "seconds, or HH:MM:SS"),

@@ -18,7 +18,6 @@ CLASHES: list[tuple[dict[str, object], str, str]] = [
     ({"gate__name": "logprob", "gate__threshold": 0.1}, "gate.threshold", "gate.name"),
     ({"gate__name": "random", "gate__stop_drafting": True}, "gate.stop_drafting", "gate.name"),
     ({"decoding__k": "whole", "gate__stop_drafting": True}, "gate.stop_drafting", "decoding.k"),
-    ({"prompt__style": "concise", "prompt__text": "Hi"}, "prompt.style", "prompt.text"),
     ({"audio__start_s": 5, "audio__end_s": "0:04"}, "audio.end_s", "audio.start_s"),
 ]
 
@@ -65,8 +64,8 @@ def test_instructions_and_the_end_of_captions_go_by_the_checkpoint_that_writes(l
     for rule in ("one sentence", "two or three vocal cues", "English only", "third person", "no questions, no offers"):
         assert rule in other.instruction()
     assert "不要提问" in other.instruction("zh")
-    assert "two or three sentences" in load(prompt__style="detailed").config.instruction("en")
-    assert load(prompt__text="Hello").config.instruction() == "Hello"
+    assert "two or three sentences" in load(prompt__instruction="detailed").config.instruction("en")
+    assert load(prompt__instruction="Hello").config.instruction() == "Hello"
     assert load(decoding__closing="off").config.closes is False
     assert load(**pair, decoding__closing="on").config.closes
     assert load(edge__model="package:mini/edge").config.closes is False

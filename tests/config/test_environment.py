@@ -14,8 +14,8 @@ from tests.config.conftest import assert_refused
         ("decoding.stop_strings", "['。', b]", ("。", "b")),
         ("runtime.offline", "true", True),
         ("audio.segment", "", None),
-        ("prompt.text", "Voice: [calm] # or not", "Voice: [calm] # or not"),
-        ("prompt.text", "null", None),
+        ("prompt.instruction", "Voice: [calm] # or not", "Voice: [calm] # or not"),
+        ("prompt.system", "null", None),
         ("edge.revision", "0123456", "0123456"),
         ("edge.device", "cuda:1", "cuda:1"),
     ],
@@ -52,7 +52,7 @@ def test_variables_without_a_double_underscore_are_no_settings(load):
     assert said.endswith("decoding.k would be SPECDEC_DECODING__K.")
 
 
-@pytest.mark.parametrize("name", ["SPECDEC_PROMPT__TEXT", "SPECDEC_DECODING__K", "SPECDEC_A__\udc80"])
+@pytest.mark.parametrize("name", ["SPECDEC_PROMPT__SYSTEM", "SPECDEC_DECODING__K", "SPECDEC_A__\udc80"])
 def test_bytes_that_are_no_text(refusal, name):
     error = refusal(env={name: "a\udc80"})
     (error.message + str(error.hint)).encode()

@@ -18,7 +18,7 @@ ROOT = Path(specdec_cli.config.__file__).parents[2]
         {},
         {"decoding.mode": "edge", "cloud": None},
         {"decoding.temperature": 0.7, "decoding.top_p": 1e-7, "decoding.stop_strings": ["1e-3", "yes", "\n", "null"]},
-        {"prompt.force": True, "prompt.text": "冒号: 与 # 号 \u0085 \x07 'quotes' \"too\" 😀\n"},
+        {"prompt.force": True, "prompt.instruction": "冒号: 与 # 号 \u0085 \x07 'quotes' \"too\" 😀\n"},
         {"edge.revision": "0123", "cloud.url": "https://cloud.example.org:8765", "cloud.token_env": "TOKEN"},
     ],
 )
@@ -73,7 +73,7 @@ def test_model_folders_count_from_the_place_that_names_them(tmp_path, monkeypatc
         ("decoding: {k: 1, k: 2}\n", "my.yaml:5:18: not valid YAML: 'k' is given twice", ""),
         ("decoding: {mode: hybird}\n", "takes hybrid, lossless, edge, cloud, not 'hybird'", "hybrid?"),
         ("runtime: {offline: yes}\n", "my.yaml:5: runtime.offline takes true or false, not", "never download"),
-        ("prompt: {text: 5}\n", "prompt.text takes text or null, not 5", ""),
+        ("prompt: {system: 5}\n", "prompt.system takes text or null, not 5", ""),
         ("decoding: {kk: 3, mod: edge}\n", "no setting decoding.kk. (1 more)", "there is no setting decoding.mod."),
         ("decoding: 5\n", "my.yaml:5: decoding is a section", "Settings in decoding: mode, k"),
         ('"\\e[31m": 1\n', "no setting '\\x1b[31m'", ""),

@@ -61,7 +61,6 @@ def test_every_gate_has_its_own_threshold(gate):
     ("variable", "text", "flags", "reset", "value"),
     [
         ("SPECDEC_GATE__THRESHOLD", "2.0", {"gate__name": "margin", "gate__threshold": 0.5}, "gate.threshold", 0.5),
-        ("SPECDEC_PROMPT__TEXT", "Hello", {"prompt__style": "default"}, "prompt.text", None),
         ("SPECDEC_EDGE__REVISION", "abc", {"edge__model": "owner/two"}, "edge.revision", None),
         ("SPECDEC_CLOUD__INSTRUCTION", "Hm?", {"cloud__model": "owner/two"}, "cloud.instruction", None),
         ("SPECDEC_EDGE__DTYPE", "bfloat16", {"edge__model": "owner/two"}, "edge.dtype", "bfloat16"),

@@ -42,7 +42,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "decoding.stop_strings": ([""], ["a", 1], "a"),
     "decoding.temperature": (-0.1, float("inf"), float("nan"), "hot", True),
     "decoding.top_p": (0, 1.01),
-    "prompt.text": ("", " \n", "<|AUDIO|>", "a<|im_end|>b", "<|\n|>", ["a"]),
+    "prompt.instruction": ("", " \n", "<|AUDIO|>", "a<|im_end|>b", "<|\n|>", ["a"]),
     "audio.segment": (0, 0.19, -1, True, "", "０．１"),
     "audio.start_s": (-1, "soon", True, ""),
 }
