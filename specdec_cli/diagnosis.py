@@ -26,7 +26,7 @@ _PACKAGES = (
     "torch transformers tokenizers safetensors accelerate numpy scipy soundfile soxr av httpx psutil pydantic "
     "pyyaml rich typer"
 )
-_SMALLER = "quantization: int4, a smaller model, or a cloud at an address (cloud.url)"
+_SMALLER = "quantization: int4, a smaller model, or a cloud at an address (cloud.model)"
 
 Status: TypeAlias = Literal["ok", "warn", "fail"]
 

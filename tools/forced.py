@@ -134,7 +134,11 @@ class ForcedLoop:
         """A loop that the length limit ends alone; in hybrid mode, an entropy gate that tells wrong tokens."""
         settings = self.config.decoding
         longest = longest if ended else min(settings.max_new_tokens, longest)
-        changed: dict[str, object] = {"mode": mode, "k": 5 if settings.k == "whole" else settings.k, "guess_tokens": guesses}
+        changed: dict[str, object] = {
+            "mode": mode,
+            "k": 5 if settings.k == "whole" else settings.k,
+            "guess_tokens": guesses,
+        }
         changed |= {"max_new_tokens": longest, "min_new_tokens": 0 if ended else longest, "loop_period": 0}
         changed |= {"sentences": None, "stop_strings": (), "degrade": False, "cloud_prefill": "lazy"}
         gate = GateConfig(name="entropy", threshold=_UNSURE_NATS) if mode == "hybrid" else GateConfig(threshold=1e9)

@@ -49,7 +49,7 @@ def linked(cloud: AudioLM, processor: Processor, rtt_ms: float, mbps: float | No
         thread.start()
         try:
             url = f"http://{place.host}:{port.result(_START_S)}"
-            with closing(VerifyServer(CloudConfig(url=url, timeout_s=600), processor, own=False)) as client:
+            with closing(VerifyServer(CloudConfig(model=url, timeout_s=600), processor, own=False)) as client:
                 yield client
         finally:
             running.should_exit = True

@@ -26,7 +26,7 @@ def serve(
 ) -> None:
     """Serve captions at an OpenAI-compatible endpoint, and the cloud model to remote edges.
 
-    Programs send recordings to /v1/chat/completions (docs/api.md). Edges name this server in `cloud.url`
+    Programs send recordings to /v1/chat/completions (docs/api.md). Edges name this server in `cloud.model`
     (docs/remote.md), if it loads a cloud. Logs are JSON lines on stderr, without audio or text. After SIGTERM
     or SIGINT it finishes what it is answering. Certificate and limits are settings: `specdec config show serve`.
     """

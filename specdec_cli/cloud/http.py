@@ -25,13 +25,13 @@ FORGOTTEN: Final = "cache miss"  # part of the reason if a server has dropped a 
 _HINTS: Final = {
     401: "Set the variable that {role}.token_env names to the server's token (of a vLLM, its --api-key).",
     403: "A vLLM needs --enable-scale-out, and its --api-key in the variable that {role}.token_env names.",
-    404: "Check {role}.url; a vLLM needs --enable-scale-out.",
+    404: "Check {role}.model; a vLLM needs --enable-scale-out.",
     409: "Start anew: the server runs another model now.",
     413: "Lower audio.segment or decoding.max_new_tokens, or raise the server's limits.",
 }
 """HTTP status of a refused request -> what to do."""
 _CERTIFICATE_HINTS: Final = {
-    "mismatch": "Write the host in {role}.url as the certificate has it, or make one for this host (docs/remote.md).",
+    "mismatch": "Write the host in {role}.model as the certificate has it, or make one for this host (docs/remote.md).",
     "expired": "Give the server a new certificate (docs/remote.md).",
     "": "Copy the file of its serve.tls_cert here and name it in {role}.ca_file (docs/remote.md).",
 }
@@ -69,7 +69,7 @@ def refusal(status: int, body: bytes, role: str, url: str) -> Exception:
         reason = paragraph(str(found["error"]["message"] if "error" in found else found["detail"]))[:300]
     except (ValueError, TypeError, KeyError, RecursionError):
         if status <= 400:  # so web servers answer that expect TLS, or redirect to it
-            hint = "Check {role}.url: does it name the server itself, with https:// if that uses TLS?"
+            hint = "Check {role}.model: is it the address of the server itself, with https:// if that uses TLS?"
     if status == 429 or status >= 500:
         return MalformedError(f"status {status}: {reason}")
     message = f"the {role} at {url} answers status {status}: {reason}"
@@ -83,8 +83,8 @@ def failure_of(error: Exception, config: RoleConfig, role: str) -> str:
     reason = first_line(error)
     if "[SSL:" not in reason or "EOF" in reason:  # a connection that ended is the network's fault
         cut = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and str(config.url).startswith("http:")
-        return f"{reason} (if it uses TLS, write https:// in {role}.url)" if cut else reason
-    what, hint = "it does not use TLS", "Write http:// in {role}.url, or serve with serve.tls_cert and serve.tls_key."
+        return f"{reason} (if it uses TLS, write https:// in {role}.model)" if cut else reason
+    what, hint = "it does not use TLS", "Write http:// in {role}.model, or serve with serve.tls_cert and serve.tls_key."
     if refused := re.search(r"certificate verify failed: (.+?)\.? \(_ssl", reason):
         trusting = config.ca_file or "the public authorities"
         what = f"its certificate is not trusted by {trusting} ({refused[1]})"

@@ -119,7 +119,7 @@ class RemoteModel(ABC):
             raise error.kind(error.message, hint=error.hint) from None
         except CloudError as error:  # a cloud's stands in `failure`
             if self.role == "edge":
-                raise EdgeError(error.message, hint="Start the server, or check edge.url.") from error
+                raise EdgeError(error.message, hint="Start the server, or check edge.model.") from error
 
     def probe(self) -> str:
         """Which model answers and how soon, in a phrase. Raises CloudError if none answers, or it does not fit."""
@@ -232,7 +232,7 @@ class Call:
         """Waits before another try. Raises CloudError if none is left, by their number or by the deadline."""
         model, left_s = self.model, self._deadline - time.monotonic()
         if tries == TRIES and model.role == "cloud" and left_s > 0:
-            raise CloudError(f"{model.name}: {why}", hint=f"Start the server, or check {model.role}.url.")
+            raise CloudError(f"{model.name}: {why}", hint=f"Start the server, or check {model.role}.model.")
         pause_s = PAUSE_S * 2 ** min(tries, 6) * random.uniform(0.5, 1.0)
         if self._closed.wait(min(pause_s, max(left_s, 0.0))):
             raise CloudError("the clip is closed")

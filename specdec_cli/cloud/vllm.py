@@ -189,8 +189,8 @@ class Vllm(RemoteModel):
 
     def __init__(self, config: RoleConfig, processor: Processor, *, own: bool, role: Decider = "cloud") -> None:
         super().__init__(config, processor, "waveform", own=own, role=role)
-        assert config.model is not None  # a configuration without is refused
-        self.model, self.known = config.model, {"serves": config.model, **self.known}
+        assert config.served_model is not None  # a configuration without is refused
+        self.model, self.known = config.served_model, {"serves": config.served_model, **self.known}
         self._prompts: dict[tuple[str, str | None], list[int]] = {}
         self.start(max(config.timeout_s, _START_S))
 

@@ -50,16 +50,14 @@ def _models(config: Config) -> Iterator[Clash]:
     yield mode != "edge" and cloud is None, "decoding.mode", "cloud", "Name one in cloud.model, or use mode edge."
     if edge is not None:
         remote = edge.url is not None
-        yield remote and edge.engine != "vllm", "edge.url", "edge.engine", "Only a vllm can be a remote edge."
+        yield remote and edge.engine != "vllm", "edge.model", "edge.engine", "Only a vllm can be a remote edge."
         mixed = mode in ("hybrid", "lossless") and cloud is not None and cloud.engine != "vllm"
         yield remote and mixed, "edge.engine", "cloud.engine", "A vllm edge needs a vllm cloud."
-        yield remote and config.gate_in_force == "random", "gate.name", "edge.url", _ONE
+        yield remote and config.gate_in_force == "random", "gate.name", "edge.model", _ONE
     if cloud is not None:
         remote = cloud.url is not None
-        yield not remote and cloud.model is None, "cloud.model", "cloud.url", "Name a model, or the address of one."
-        yield remote and cloud.model is not None and cloud.engine != "vllm", "cloud.url", "cloud.model", _ONE
         hint = "A tokenizer is needed here: name the checkpoint that is served in cloud.processor, or an edge."
-        yield remote and edge is None and cloud.processor is None, "cloud.url", "cloud.processor", hint
+        yield remote and edge is None and not cloud.names_processor, "cloud.model", "cloud.processor", hint
     yield from _model("edge", edge, config) if edge is not None else ()
     yield from _model("cloud", cloud, config) if cloud is not None else ()
 
@@ -67,14 +65,14 @@ def _models(config: Config) -> Iterator[Clash]:
 def _model(role: Decider, model: EdgeConfig | CloudConfig, config: Config) -> Iterator[Clash]:
     plain = model.url is not None and model.url.startswith("http://") and not is_loopback(model.url)
     hint = f"Use https://, or set {role}.allow_plain_http: true for a connection that is protected in another way."
-    yield plain and not model.allow_plain_http, f"{role}.url", f"{role}.allow_plain_http", hint
+    yield plain and not model.allow_plain_http, f"{role}.model", f"{role}.allow_plain_http", hint
     own_text = config.prompt.style is None and not config.prompt.force
     hint = "The mini pair writes broken text for your own instruction. Use other models, or set prompt.force to true."
     yield own_text and model.url is None and model.is_mini, "prompt.instruction", f"{role}.model", hint
     if model.engine == "vllm":
         hint = "Of a vllm both are needed: its address and the name of its model."
-        yield model.url is None, f"{role}.engine", f"{role}.url", hint
-        yield model.model is None, f"{role}.engine", f"{role}.model", hint
+        yield model.url is None, f"{role}.engine", f"{role}.model", hint
+        yield model.served_model is None, f"{role}.engine", f"{role}.served_model", hint
     if model.engine == "vllm" and config.decoding.mode in ("hybrid", "lossless", role):
         hint = "Recordings would leave this machine. Allow it, or use specdec serve, which is sent log-mel features."
         yield not model.allow_audio_upload, f"{role}.engine", f"{role}.allow_audio_upload", hint

@@ -57,7 +57,7 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     )
     guess_tokens: int = setting(8, "most tokens to guess from earlier captions; changes no text; 0: none", ge=0, le=64)
     edge_failed: Literal["fail", "cloud"] = setting(
-        "fail", "if the edge at `edge.url` fails: fail the clip, or let the cloud write the rest"
+        "fail", "if a remote edge fails: fail the clip, or let the cloud write the rest"
     )
     degrade: bool | None = setting(None, "true: the edge writes the rest if the cloud fails; null: true in hybrid mode")
 

@@ -37,10 +37,23 @@ def _instruction(text: str) -> str:
     return text
 
 
+def _url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and parts.username is None
+    except ValueError:
+        fits = False
+    if not fits or not url.isascii() or not url.isprintable() or set(url) & set(" ?#@"):
+        raise ValueError("is no address: write it like https://host:8765, and put a token into the variable token_env")
+    return parts.scheme + url[len(parts.scheme) :].rstrip("/")  # https, however it was written
+
+
 def _model_name(name: str) -> str:
+    if "://" in name:
+        return _url(name)
     known = not name.startswith("package:") or name in PACKAGED
-    if not name.strip() or not name.isprintable() or "://" in name or not known:
-        takes = "a folder, a hub id, package:mini/edge or package:mini/cloud; a server is named in cloud.url"
+    if not name.strip() or not name.isprintable() or not known:
+        takes = "a folder, a hub id, package:mini/edge, package:mini/cloud or https://host:port"
         raise ValueError(f"is {name[:60]!r}, but it takes {takes}")
     return name
 
@@ -51,17 +64,6 @@ def _moment(value: object) -> object:
     if (found := parse(value)) is None:
         raise ValueError(f"is {str(value)[:40]!r}, and no time in a recording: give seconds, or HH:MM:SS")
     return found
-
-
-def _url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and parts.username is None
-    except ValueError:
-        fits = False
-    if not fits or not url.isascii() or not url.isprintable() or set(url) & set(" ?#@"):
-        raise ValueError("is no address: write it like https://host:8765, and put a token into the variable token_env")
-    return parts.scheme + url[len(parts.scheme) :].rstrip("/")  # https, however it was written
 
 
 _Text = Annotated[str, StringConstraints(max_length=1 << 20)]  # any bound makes pydantic refuse invalid Unicode
@@ -76,7 +78,6 @@ Tokens = Annotated[int, Field(ge=1, le=64)]
 Flight = Annotated[int, Field(ge=1, le=1024)]
 Toggle = Literal["auto", "on", "off"]
 Moment = Annotated[float, BeforeValidator(_moment)]
-Url = Annotated[str, AfterValidator(_url)]
 VariableName = Annotated[str, StringConstraints(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\z")]
 Device = Annotated[str, StringConstraints(pattern=r"\A(auto|cpu|mps|cuda(:[0-9]{1,3})?)\z")]
 FamilyName = Literal[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal
 
 from pydantic import Field
@@ -14,8 +15,7 @@ from specdec_cli.config.locate import follows_shipped_prompts, model_source
 class ModelConfig(Section):
     """One audio language model and how to load it."""
 
-    model: ModelName = Field(description="folder (relative to this file), hub id, package:mini/edge or ...cloud")
-    revision: PlainText | None = setting(None, "branch, tag or commit of a hub model; null: main")
+    model: ModelName = Field(description="folder (relative to this file), hub id (or ID@REVISION), package:mini/edge")
     family: FamilyName = setting("auto", "model family; auto: by the checkpoint's model_type")
     device: fields.Device = setting("auto", "auto, cpu, mps, cuda or cuda:N; auto: cuda, then mps, then cpu")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting("auto", "number format; auto: as stored")
@@ -31,7 +31,19 @@ class ModelConfig(Section):
     @property
     def source(self) -> str:
         """What to load from: an absolute folder, or the hub id."""
-        return model_source(self.model)
+        return model_source(self._name_and_revision[0])
+
+    @property
+    def revision(self) -> str | None:
+        """The branch, tag or commit of a model on the hub; None: its main branch, or no model of the hub."""
+        return self._name_and_revision[1]
+
+    @property
+    def _name_and_revision(self) -> tuple[str, str | None]:
+        if os.path.isabs(self.model):  # a folder: its name may hold an @
+            return self.model, None
+        name, _, revision = self.model.partition("@")
+        return name, revision or None
 
     @property
     def label(self) -> str:
@@ -53,30 +65,46 @@ class ModelConfig(Section):
 class RoleConfig(ModelConfig):
     """The model of one role, edge or cloud: loaded here, or remote, at a server."""
 
-    processor: ModelName | None = setting(None, "checkpoint with the tokenizer of the model at `url`; null: the edge's")
-    url: fields.Url | None = setting(None, "address of the model's server: https://host:port; null: none")
+    model: ModelName = Field(
+        description="folder (relative to this file), hub id (or ID@REVISION), package:mini/edge or ...cloud, or the "
+        "address of a server, https://host:port"
+    )
+    served_model: PlainText | None = setting(None, "name of the model at a vLLM server")
+    processor: ModelName | None = setting(
+        None, "checkpoint with the tokenizer of the model at an address; null: `served_model`, or the edge's"
+    )
     token_env: fields.VariableName | None = setting(None, "variable with the server's token; null: it requires none")
     timeout_s: float = setting(5.0, "time limit of a call to the server, s", gt=0, le=3600)
     retry_s: float = setting(10.0, "time after a failed call until the server is called again, s", ge=0, le=3600)
-    ca_file: PlainText | None = setting(None, "PEM file of certificates to trust for `url`; null: the public ones")
+    ca_file: PlainText | None = setting(None, "PEM file of certificates to trust at an address; null: the public ones")
     allow_plain_http: bool = setting(False, "true: features or recordings may go unencrypted to another machine")
     allow_audio_upload: bool = setting(False, "true: recordings may leave this machine, as vLLM requires")
 
     @property
     def label(self) -> str:
         """What messages and transcripts call it: the model's name, or the address."""
-        return self.url or self.model or ""
+        return self.model
+
+    @property
+    def url(self) -> str | None:
+        """The address of the model's server; None: it is loaded here."""
+        return self.model if "://" in self.model else None
+
+    @property
+    def names_processor(self) -> bool:
+        """Whether there is a checkpoint to load tokenizer, features and chat template from."""
+        return bool(self.processor or self.served_model or self.url is None)
 
     @property
     def of_processor(self) -> ModelConfig:
-        """Where to load tokenizer, features and chat template from."""
-        return ModelConfig(model=self.processor or self.model or "", revision=self.revision, family=self.family)
+        """Where to load tokenizer, features and chat template from, if there is such a checkpoint."""
+        return ModelConfig(model=self.processor or self.served_model or self.model, family=self.family)
 
 
 class EdgeConfig(RoleConfig):
     """The edge; a remote one is at a vLLM server."""
 
-    engine: Literal["transformers", "vllm"] = setting("transformers", "transformers here, or vllm serve at `url`")
+    engine: Literal["transformers", "vllm"] = setting("transformers", "transformers here, or vllm serve at an address")
     timeout_s: float = setting(120.0, "time limit of a call to the server, with retries, s", gt=0, le=3600)
 
 
@@ -84,8 +112,5 @@ class CloudConfig(RoleConfig):
     """The cloud; a remote one is at a server of specdec's or vLLM's."""
 
     engine: Literal["specdec", "vllm"] = setting(
-        "specdec", "server at `url`: specdec serve, or vllm serve, which needs `model` as well"
-    )
-    model: ModelName | None = setting(  # type: ignore[assignment]  # a server needs none
-        None, "as for the edge, or the name that a vllm serves; null: the cloud is at `url`"
+        "specdec", "server at an address: specdec serve, or vllm serve, which needs `served_model` as well"
     )

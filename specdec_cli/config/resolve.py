@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -16,26 +16,20 @@ from specdec_cli.config.locate import PACKAGED, find_config, follows_shipped_pro
 from specdec_cli.config.schema import Config
 from specdec_cli.config.settings import wrong_values
 from specdec_cli.config.yaml_file import write_yaml
-from specdec_cli.errors import raise_if_any
-from specdec_cli.text import show_name
+from specdec_cli.errors import ConfigError, raise_if_any
+from specdec_cli.text import show, show_name
 
 _LOCALES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")
-_MINI_ENTROPY: Final = 1.0  # nats; the mini pair's captions are of a closed vocabulary, so its entropies are low
+_OF_MINI: Final = {"entropy": 1.0, "class-entropy": 1.04}
+"""Gate -> threshold of the mini pair, nats: its captions are of a closed vocabulary, so its entropies are low."""
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 _MADE_FOR: Final[Mapping[str, tuple[str, ...]]] = {
     "gate.name": ("gate.threshold", "gate.wake"),
-    "gate.threshold": ("gate.wake",),
-    "edge.model": ("edge.revision", "edge.instruction"),
-    "cloud.model": ("cloud.revision", "cloud.instruction"),
+    "edge.model": ("edge.instruction",),
+    "cloud.model": ("cloud.instruction",),
 }
-"""Choice -> settings that count only beside the value that they were given for."""
-
-_IN_PLACE_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "cloud.model": ("cloud.url", "cloud.token_env", "cloud.ca_file"),
-    "cloud.url": ("cloud.model", "cloud.revision"),
-}
-"""Choice -> what it replaces. Of a vllm, model and address go together."""
+"""Choice -> settings that were given for its value: with another one they are refused, never dropped or applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +47,7 @@ class ResolvedConfig:
         """The configuration of layers, the weakest first; errors as in `load_config`."""
         kept = tuple(layers)
         merged = _merged(kept)
+        raise_if_any(_given_for_another(kept))
         _derive(merged, environ)
         given = DEFAULTS | merged
         config = _validated(merged)
@@ -130,7 +125,12 @@ def load_config(
     path, label = find_config(named)
     in_flags = ((name, Given(value, f"flag {flag_names.get(name, name)}", True)) for name, value in flags.items())
     layers = [layer_of(read_environment(environ), Path()), layer_of(in_flags, Path())]
-    models = {role: layer[f"{role}.model"].value for layer in layers for role in MODELS if f"{role}.model" in layer}
+    models = {
+        role: layer[f"{role}.model"].value
+        for layer in layers
+        for role in MODELS
+        if f"{role}.model" in layer and not _is_address(layer[f"{role}.model"])
+    }
     in_file = named is not None or all(
         model is None or follows_shipped_prompts(str(model)) for model in models.values()
     )
@@ -143,28 +143,39 @@ def load_config(
     return ResolvedConfig.of(layers, dict(environ), path if in_file else None)
 
 
+def _is_address(given: Given) -> bool:
+    return "://" in str(given.value)
+
+
 def _merged(layers: Iterable[Layer]) -> Layer:
-    """Layers, the weakest first, over each other."""
+    """Layers, the weakest first, over each other. Of a model that a layer takes away, weaker settings go."""
     merged = Layer()
     for layer in layers:
-        dropped = set(_reset_by(layer, merged))
-        merged = {name: given for name, given in merged.items() if name not in dropped} | layer
+        for model in MODELS:
+            gone = own(model, merged) if model in layer else [model] if own(model, layer) else []
+            merged = {name: given for name, given in merged.items() if name not in gone}
+        merged |= layer
     return merged
 
 
-def _reset_by(layer: Layer, weaker: Layer) -> Iterator[str]:
-    """The settings of weaker layers that do not count: those given for another choice, and those that it replaces."""
-    for choice, given in layer.items():
-        if given.value != weaker.get(choice, DEFAULTS[choice]).value:
-            yield from _MADE_FOR.get(choice, ())
-        engine = (layer.get("cloud.engine") or weaker.get("cloud.engine") or DEFAULTS["cloud.engine"]).value
-        if given.value is not None and not (choice in ("cloud.model", "cloud.url") and engine == "vllm"):
-            yield from _IN_PLACE_OF.get(choice, ())
-    for model in MODELS:  # no such model, or settings of one
-        if model in layer:
-            yield from own(model, weaker)
-        elif own(model, layer):
-            yield model
+def _given_for_another(layers: Sequence[Layer]) -> Iterator[ConfigError]:
+    """An error for each setting of `_MADE_FOR` that a layer gives for a choice that a stronger layer changes."""
+    merged = _merged(layers)
+    for choice, settings in _MADE_FOR.items():
+        if choice in merged and merged[choice].value in ("always", "never"):
+            continue  # gates without a threshold
+        for name in settings:
+            place = max((at for at, layer in enumerate(layers) if name in layer), default=None)
+            if place is None or name not in merged or merged[name].value is None:
+                continue
+            then = _merged(layers[: place + 1]).get(choice, DEFAULTS[choice])
+            now = merged.get(choice, DEFAULTS[choice])
+            if then.value != now.value:
+                yield ConfigError(
+                    f"{name} is {show(merged[name].value)} ({merged[name].origin}), which was given for {choice} "
+                    f"{show_name(str(then.value))}, but {choice} is {show_name(str(now.value))} ({now.origin}).",
+                    hint=f"Give {name} beside {choice}, too; null: its default.",
+                )
 
 
 def _validated(merged: Layer) -> Config:
@@ -192,10 +203,10 @@ def _derive(merged: Layer, environ: Mapping[str, str]) -> None:
     if "decoding.mode" not in merged and len(models) == 1:
         merged["decoding.mode"] = Given(models[0], f"default, as {models[0]} stands alone")
     name, threshold, edge = (
-        merged.get(key, Given(None)).value for key in ("gate.name", "gate.threshold", "edge.model")
+        merged.get(key, DEFAULTS[key]).value for key in ("gate.name", "gate.threshold", "edge.model")
     )
-    if name == "entropy" and threshold is None and edge and follows_shipped_prompts(str(edge)):
-        merged["gate.threshold"] = Given(_MINI_ENTROPY, "default of the mini pair")
+    if isinstance(name, str) and name in _OF_MINI and threshold is None and edge and follows_shipped_prompts(str(edge)):
+        merged["gate.threshold"] = Given(_OF_MINI[name], "default of the mini pair")
     if "prompt.language" not in merged:
         variable = next((name for name in _LOCALES if environ.get(name)), None)
         locale = environ[variable] if variable else ""

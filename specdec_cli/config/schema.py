@@ -152,8 +152,8 @@ class Config(Section):
     def _by_mini(self) -> bool:
         """Whether the captions are the mini pair's, or written with its tokenizer."""
         cloud = self.cloud if self.decoding.mode == "cloud" else None
-        writer = self.edge if cloud is None or not (cloud.processor or cloud.model) else cloud
-        return writer is not None and writer.of_processor.is_mini
+        writer = self.edge if cloud is None or not cloud.names_processor else cloud
+        return writer is not None and writer.names_processor and writer.of_processor.is_mini
 
     def instruction(self, language: Language | None = None) -> str:
         """The user turn that goes with the audio; `language`: of the caption, None: the configured one."""

@@ -171,7 +171,7 @@ def _refusals(config: ModelConfig, raw: Mapping[str, Any], family: Family | None
     kind, sections = str(raw.get("model_type")), (raw, *(part for part in raw.values() if isinstance(part, Mapping)))
     if family is None or config.family not in ("auto", family.name):
         loads = "specdec" if family is None else f"the family {config.family!r}"
-        hint = "Use a model of one of the families that `specdec doctor` lists, or a vLLM server (cloud.url)."
+        hint = "Use a model of one of the families that `specdec doctor` lists, or a vLLM server (cloud.model)."
         yield f"is of type {kind!r}, which {loads} does not load{_WHY_NOT.get(kind, '')}", hint
     if (quantised := _quantised(raw)) is not None:
         yield from _refusals_of_quantised(config, str(quantised.get("quant_method")))

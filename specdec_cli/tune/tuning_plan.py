@@ -35,7 +35,7 @@ def require_tunable(config: Config, clips: int) -> None:
     if config.decoding.sampling:
         raise ConfigError("Tuning compares texts, and sampling leaves no one text.", hint="Use temperature 0.")
     if config.cloud is not None and config.cloud.url is not None:
-        hint = "Tune where both models can be loaded: set cloud.model in place of cloud.url."
+        hint = "Tune where both models can be loaded: set cloud.model to one that is loaded here."
         raise ConfigError(f"Tuning needs the cloud's scores, and {config.cloud.url} returns verdicts only.", hint=hint)
     if config.audio.segment is not None:
         raise ConfigError("Tuning takes whole recordings, not pieces.", hint="Leave audio.segment out.")

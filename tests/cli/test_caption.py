@@ -190,7 +190,7 @@ def test_cuts_that_name_no_recording_are_not_those_of_several(specdec, recording
     assert "x.srt does not say which of the 2 recordings its cuts are of" in outcome.err
 
 
-UNREACHABLE = ("-l", "zh", "--set", "cloud.url=http://127.0.0.1:9")
+UNREACHABLE = ("-l", "zh", "--set", "cloud.model=http://127.0.0.1:9")
 
 
 @pytest.fixture

@@ -23,7 +23,11 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["--set", "decoding.degrade=true"], "decoding.degrade", True),
     (["--language", "en"], "prompt.language", "en"),
     (["--style", "concise"], "prompt.instruction", "concise"),
-    (["--set", "prompt.force=true", "--prompt", "How do they speak: fast?"], "prompt.instruction", "How do they speak: fast?"),
+    (
+        ["--set", "prompt.force=true", "--prompt", "How do they speak: fast?"],
+        "prompt.instruction",
+        "How do they speak: fast?",
+    ),
     (["--segment", "pauses"], "audio.segment", "pauses"),
     (["--segment", "３０"], "audio.segment", 30.0),
     (["--segment", "0,5"], "audio.segment", 0.5),

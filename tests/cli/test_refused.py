@@ -105,7 +105,7 @@ STUDIES: list[Row] = [
     ("tune many --limit 3", "Tuning needs at least 8 clips, and 3 can be recorded"),
     ("tune many --budget clips=2", "--budget: 'clips=2' is no share from 0 to 1"),
     ("tune many --budget calls=0.5", "Costs: blocks, clips, time"),
-    ("tune many --set cloud.url=http://127.0.0.1:9", "returns verdicts only"),
+    ("tune many --set cloud.model=http://127.0.0.1:9", "returns verdicts only"),
 ]
 FILES: list[tuple[str, str, int]] = [
     ("caption a.wav --segment 0.1", "takes a number of at least 0.2", 2),

@@ -62,7 +62,7 @@ def serving(model: AudioLM, **settings: Any) -> Iterator[Served]:
 @contextmanager
 def remote_cloud(url: str, edge: AudioLM, *, own: bool = False, **settings: Any) -> Iterator[VerifyServer]:
     """A client of a server, with the edge's processor."""
-    cloud = VerifyServer(CloudConfig(url=url, **{"timeout_s": 20.0, **settings}), edge.processor, own=own)
+    cloud = VerifyServer(CloudConfig(model=url, **{"timeout_s": 20.0, **settings}), edge.processor, own=own)
     try:
         yield cloud
     finally:

@@ -106,8 +106,8 @@ def published(folder: Path, tokenizer: Any = None, **config: Any) -> Path:
 def joined(stack: ExitStack, folder: Path, at_edge: str, at_cloud: str) -> tuple[Vllm, Vllm]:
     """Clients of an edge's and a cloud's server, for both of which `folder` has tokenizer and prompt."""
     processors = [RemoteProcessor(ModelConfig(model=str(folder)), offline=True) for _ in range(2)]
-    named = {"model": "tiny", "timeout_s": 60.0, "allow_audio_upload": True}
-    drafting = Vllm(EdgeConfig(engine="vllm", url=at_edge, **named), processors[0], own=True, role="edge")
+    named = {"served_model": "tiny", "timeout_s": 60.0, "allow_audio_upload": True}
+    drafting = Vllm(EdgeConfig(engine="vllm", model=at_edge, **named), processors[0], own=True, role="edge")
     verifying = Vllm(configured(at_cloud), processors[1], own=True)
     stack.callback(drafting.close)
     stack.callback(verifying.close)

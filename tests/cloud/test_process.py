@@ -99,7 +99,7 @@ def our_token(monkeypatch) -> None:
 
 def captioner(url: str, **settings: object) -> Captioner:
     """The mini edge, which is loaded once, and a cloud at an address."""
-    flags = {name.replace("__", "."): value for name, value in settings.items()} | {"cloud.url": url}
+    flags = {name.replace("__", "."): value for name, value in settings.items()} | {"cloud.model": url}
     with patch("specdec_cli.models.loading.load_model", return_value=mini_pair().edge):
         return Captioner.load(load_config("mini", flags={"cloud.timeout_s": 30.0} | flags, environ={}).config)
 
@@ -180,11 +180,11 @@ def test_a_token_and_a_certificate_of_its_own(process, tmp_path, monkeypatch, co
     assert "name it in cloud.ca_file" in str(caught.value.hint)
     with pytest.raises(ConfigError, match="mismatch, certificate is not valid for 'localhost'") as caught:
         captioner(process.url.replace("127.0.0.1", "localhost"), **process.client, **mode)
-    assert "Write the host in cloud.url as the certificate has it" in str(caught.value.hint)
+    assert "Write the host in cloud.model as the certificate has it" in str(caught.value.hint)
     plain = captioner(process.url.replace("https:", "http:"), **mode)
-    assert "write https:// in cloud.url" in str(plain.run_samples(voice(9), RATE).finish().degraded)
+    assert "write https:// in cloud.model" in str(plain.run_samples(voice(9), RATE).finish().degraded)
     sound = write_voice(tmp_path / "voice.wav", 9)
-    code, said = command("caption", str(sound), "--set", f"cloud.url={process.url}", "--mode", "lossless")
+    code, said = command("caption", str(sound), "--set", f"cloud.model={process.url}", "--mode", "lossless")
     assert (code, "is not trusted" in said, "cloud.ca_file" in said) == (2, True, True), said
     monkeypatch.setenv("OUR_TOKEN", "wrong")
     with pytest.raises(ConfigError, match="the token is missing or wrong"):
@@ -194,13 +194,13 @@ def test_a_token_and_a_certificate_of_its_own(process, tmp_path, monkeypatch, co
 def test_https_to_a_server_without_tls_is_a_mistake_of_set_up():
     with answering(lambda *_: (200, b"{}")) as url, pytest.raises(ConfigError, match="it does not use TLS") as caught:
         captioner(url.replace("http:", "https:"), decoding__mode="lossless")
-    assert "Write http:// in cloud.url" in str(caught.value.hint)
+    assert "Write http:// in cloud.model" in str(caught.value.hint)
 
 
 def test_a_server_that_asks_for_a_clients_certificate_is_not_said_to_lack_tls():
     alert = httpx.ReadError("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required (_ssl.c:2580)")
     with pytest.raises(RefusedError, match="alert certificate required") as caught:
-        failure_of(alert, CloudConfig(url="https://127.0.0.1:8765"), "cloud")
+        failure_of(alert, CloudConfig(model="https://127.0.0.1:8765"), "cloud")
     assert "ask for a client's certificate" in str(caught.value.hint)
 
 
@@ -231,7 +231,15 @@ def test_quiet_does_not_hide_that_the_cloud_was_never_reached(tmp_path, command)
     sound = write_voice(tmp_path / "voice.wav", 9)
     url = "http://127.0.0.1:9"
     code, said = command(
-        "caption", str(sound), "-q", "--mode", "lossless", "--set", "decoding.degrade=true", "--set", f"cloud.url={url}"
+        "caption",
+        str(sound),
+        "-q",
+        "--mode",
+        "lossless",
+        "--set",
+        "decoding.degrade=true",
+        "--set",
+        f"cloud.model={url}",
     )
     assert code == 0
     first, second = said.splitlines()

@@ -91,7 +91,7 @@ FAULTS = (
     Fault("another's page", _instead(b"<html>", 500)),
     Fault("forgotten", problem(404, "cache miss: no such clip is held"), path="/verify"),
     Fault("hung", partial(_late, 2 * TIMEOUT_S), "did not answer within 0.3 s", always=True),
-    Fault("reset for good", _reset, "(if it uses TLS, write https:// in cloud.url)", always=True),
+    Fault("reset for good", _reset, "(if it uses TLS, write https:// in cloud.model)", always=True),
     Fault("busy for good", problem(503), "status 503: so it is", always=True),
     Fault("another model now", problem(409), "answers status 409: so it is", always=True),
     Fault("another's server", _instead(b"oops", 404), "answers status 404: no reason given", always=True),
@@ -200,7 +200,7 @@ BEHAVIOURS = {
 @pytest.mark.parametrize("behaviour", named(BEHAVIOURS, "https: silent"))
 def test_a_call_ends_when_its_time_is_up(case, behaviour):
     with behaving(BEHAVIOURS[behaviour]) as url:
-        config = CloudConfig(url=url.replace("http:", behaviour.split()[0]), timeout_s=0.5)
+        config = CloudConfig(model=url.replace("http:", behaviour.split()[0]), timeout_s=0.5)
         with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
             call, started = Call(link), time.monotonic()
             with pytest.raises(CloudError, match=r"did not answer within 0\.5 s"), call.within_deadline():
@@ -211,7 +211,7 @@ def test_a_call_ends_when_its_time_is_up(case, behaviour):
 @pytest.mark.ci
 def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case):
     with answering(lambda *_: (200, b"here")) as url:
-        config = CloudConfig(url=url, timeout_s=60.0)
+        config = CloudConfig(model=url, timeout_s=60.0)
         with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
             reading, answered, failed = threading.Event(), threading.Event(), threading.Event()
             one, other = Call(link), Call(link)
@@ -239,7 +239,7 @@ def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case):
 
 @pytest.mark.ci
 def test_calls_may_begin_while_all_are_ended(case):
-    interval, config = sys.getswitchinterval(), CloudConfig(url="http://127.0.0.1:9")
+    interval, config = sys.getswitchinterval(), CloudConfig(model="http://127.0.0.1:9")
     with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
         stop, kept = threading.Event(), list[Call]()
 
@@ -289,7 +289,7 @@ def test_closing_ends_a_call_under_way(case, served):
 def test_the_end_of_a_link_ends_its_calls_as_that_of_a_clip_does(case):
     reached = threading.Event()
     with behaving(lambda _: time.sleep(600) if reached.set() is None else None) as url:
-        link = Anything(CloudConfig(url=url, timeout_s=600.0), case.edge.processor, "features", own=False)
+        link = Anything(CloudConfig(model=url, timeout_s=600.0), case.edge.processor, "features", own=False)
         call = Call(link)
         threading.Thread(target=lambda: reached.wait(60) and link.close(), daemon=True).start()
         with pytest.raises(CloudError, match="the clip is closed"), call.within_deadline():
@@ -332,7 +332,7 @@ def test_a_probe_calls_a_server_that_failed_and_says_what_to_do(case):
         with pytest.raises(CloudError, match="All connection attempts failed") as caught:
             link.probe()
     assert "not called again" not in caught.value.message
-    assert caught.value.hint == "Start the server, or check cloud.url."
+    assert caught.value.hint == "Start the server, or check cloud.model."
 
 
 # --- what does not fit is refused at the start ---
@@ -351,7 +351,7 @@ def test_a_probe_calls_a_server_that_failed_and_says_what_to_do(case):
 def test_a_cloud_of_another_kind_is_refused_with_both_names(monkeypatch, case, served, changed, error, said):
     monkeypatch.setattr(served.service, "info", served.service.info.model_copy(update=changed))
     with pytest.raises(error, match=said) as caught:
-        VerifyServer(CloudConfig(url=served.url, timeout_s=60.0), case.edge.processor, own=False)
+        VerifyServer(CloudConfig(model=served.url, timeout_s=60.0), case.edge.processor, own=False)
     for name in (case.edge.name, case.cloud.name, served.url):
         assert name in str(caught.value)
 

@@ -52,7 +52,7 @@ def prompt(processor: Processor, number: int, instruction: str) -> Prompt:
 def configured(url: str, **settings: Any) -> CloudConfig:
     """The configuration of a vLLM cloud at `url`."""
     given: dict[str, Any] = {"timeout_s": 300.0, **settings}
-    return CloudConfig(engine="vllm", url=url, model="tiny", allow_audio_upload=True, **given)
+    return CloudConfig(engine="vllm", model=url, served_model="tiny", allow_audio_upload=True, **given)
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,12 @@ def main() -> None:
         if not checkpoint.exists():
             write_audio_checkpoint(checkpoint, module)
         servers[side] = VllmServer(checkpoint, given.folder / f"{side}.log")
-        config[side] = {"engine": "vllm", "url": servers[side].url, "model": NAME, "processor": str(checkpoint)}
+        config[side] = {
+            "engine": "vllm",
+            "model": servers[side].url,
+            "served_model": NAME,
+            "processor": str(checkpoint),
+        }
         config[side] |= {"allow_audio_upload": True}
     (given.folder / "pair.yaml").write_text(json.dumps(config, indent=1))
     for server in servers.values():

@@ -41,7 +41,7 @@ def test_the_model_that_a_mode_does_not_use_may_be_named():
         "decoding: {mode: edge}\ngate: {name: entropy, threshold: 1.0}\nacceptance: {rule: sampling, rank: 4}\n",
         "decoding: {mode: lossless}\ngate: {name: entropy}\n",
         "gate: {name: never, threshold: 5.0}\n",
-        "prompt: {style: concise, text: Hello}\n",
+        "prompt: {instruction: Hello}\n",
     ],
 )
 def test_what_a_file_says_beyond_its_mode_is_fine(load, text):

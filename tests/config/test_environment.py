@@ -16,7 +16,7 @@ from tests.config.conftest import assert_refused
         ("audio.segment", "", None),
         ("prompt.instruction", "Voice: [calm] # or not", "Voice: [calm] # or not"),
         ("prompt.system", "null", None),
-        ("edge.revision", "0123456", "0123456"),
+        ("edge.token_env", "TOKEN", "TOKEN"),
         ("edge.device", "cuda:1", "cuda:1"),
     ],
 )

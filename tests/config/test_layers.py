@@ -4,7 +4,6 @@ import pytest
 
 from specdec_cli.config import SETTINGS, load_config
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.types import DEFAULT_THRESHOLDS
 from tests.config.conftest import assert_refused
 
 
@@ -47,29 +46,37 @@ def test_all_problems_are_reported_together(refusal):
         assert name in f"{error.message} {error.hint}"
 
 
-@pytest.mark.parametrize("gate", ["entropy", "margin", "never"])
-def test_every_gate_has_its_own_threshold(gate):
-    """A threshold belongs to the gate that it was given for; another gate does not inherit its nats."""
+@pytest.mark.parametrize("gate", ["entropy", "never"])
+def test_a_threshold_stays_with_its_gate(gate):
     given = {"SPECDEC_GATE__NAME": "entropy", "SPECDEC_GATE__THRESHOLD": "1.7", "SPECDEC_GATE__WAKE": "2.5"}
     config = load_config("mini", flags={"gate.name": gate}, environ=given).config
-    expected = 1.7 if gate == "entropy" else DEFAULT_THRESHOLDS.get(config.gate.name, 0.0)
-    assert Gate.of(config).threshold == expected
-    assert config.gate.wake == (2.5 if gate == "entropy" else None)
+    assert config.gate.wake == 2.5
+    assert gate == "never" or Gate.of(config).threshold == 1.7
 
 
 @pytest.mark.parametrize(
-    ("variable", "text", "flags", "reset", "value"),
+    ("variable", "text", "flags", "refused"),
     [
-        ("SPECDEC_GATE__THRESHOLD", "2.0", {"gate__name": "margin", "gate__threshold": 0.5}, "gate.threshold", 0.5),
-        ("SPECDEC_EDGE__REVISION", "abc", {"edge__model": "owner/two"}, "edge.revision", None),
-        ("SPECDEC_CLOUD__INSTRUCTION", "Hm?", {"cloud__model": "owner/two"}, "cloud.instruction", None),
-        ("SPECDEC_EDGE__DTYPE", "bfloat16", {"edge__model": "owner/two"}, "edge.dtype", "bfloat16"),
+        ("SPECDEC_GATE__THRESHOLD", "2.0", {"gate__name": "margin"}, "gate.threshold"),
+        ("SPECDEC_GATE__THRESHOLD", "2.0", {"gate__name": "margin", "gate__threshold": 0.5}, None),
+        ("SPECDEC_GATE__THRESHOLD", "2.0", {"gate__name": "class-entropy"}, None),
+        ("SPECDEC_GATE__WAKE", "2.0", {"gate__name": "entropy"}, "gate.wake"),
+        ("SPECDEC_GATE__WAKE", "2.0", {"gate__threshold": 0.3}, None),
+        ("SPECDEC_CLOUD__INSTRUCTION", "Hm?", {"cloud__model": "owner/two"}, "cloud.instruction"),
+        ("SPECDEC_CLOUD__INSTRUCTION", "Hm?", {"cloud__model": "owner/two", "cloud__instruction": None}, None),
+        ("SPECDEC_EDGE__DTYPE", "bfloat16", {"edge__model": "owner/two"}, None),
     ],
 )
-def test_a_choice_resets_what_was_written_for_another(load, variable, text, flags, reset, value):
-    _, found, origin = next(row for row in load(env={variable: text}, **flags).rows() if row[0] == reset)
-    assert found == value
-    assert (origin == "default") == (value is None)
+def test_a_setting_that_was_given_for_another_choice_is_refused(load, refusal, variable, text, flags, refused):
+    """A stronger place changes one setting at a time: what was given for its earlier value is neither dropped nor
+    applied."""
+    if refused is None:
+        load(env={variable: text}, **flags)
+        return
+    message = refusal(env={variable: text}, **flags).message
+    choice = next(iter(flags)).replace("__", ".")
+    assert message.startswith(f"{refused} is ")
+    assert f"({variable}), which was given for {choice} " in message
 
 
 def test_who_chooses_blocks_does_not_defer():
@@ -93,7 +100,7 @@ def test_who_chooses_blocks_does_not_defer():
         ({"edge": "mine"}, True, False, "edge"),
         ({"cloud": "mine"}, False, True, "cloud"),
         ({"edge": "mine", "cloud": "package:mini/cloud"}, True, True, "hybrid"),
-        ({"edge": "mine", "cloud.url": "http://127.0.0.1:1"}, True, True, "hybrid"),
+        ({"edge": "mine", "cloud.model": "http://127.0.0.1:1"}, True, True, "hybrid"),
         ({"edge": "package:mini/edge"}, True, True, "hybrid"),
         ({"edge": "mine", "decoding.mode": "edge"}, True, False, "edge"),
     ],

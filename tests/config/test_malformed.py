@@ -36,7 +36,6 @@ FILES = [
 WRONG: dict[str, tuple[Any, ...]] = {
     "runtime.threads": (0, True, 2.5),
     "edge.model": ("", "  ", "package:mini", "a\nb", "a\x00b", 3),
-    "edge.revision": ("", 5),
     "edge.device": ("gpu", "cuda:1\n"),
     "decoding.k": (0, 65, "3"),
     "decoding.stop_strings": ([""], ["a", 1], "a"),

@@ -1,6 +1,6 @@
 """Models at addresses: nothing in clear over a network, and no recordings to a vLLM, unless it is allowed."""
 
-import json
+import os
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,8 @@ URL = "https://cloud.example.org:8765"
 SERVER = {
     "edge": "owner/edge",
     "cloud.engine": "vllm",
-    "cloud.url": "http://127.0.0.1:8000",
-    "cloud.model": "served",
+    "cloud.model": "http://127.0.0.1:8000",
+    "cloud.served_model": "served",
     "cloud.allow_audio_upload": True,
 }
 
@@ -25,41 +25,34 @@ def cloud_of(source: str | Path | None = None, environ: dict[str, str] | None = 
     return cloud
 
 
-def test_an_address_takes_the_place_of_the_model_and_the_other_way_round():
-    cloud = cloud_of(cloud__url=URL + "/")
-    assert (cloud.url, cloud.model, cloud.label) == (URL, None, URL)
-    environ = {"SPECDEC_CLOUD__URL": URL, "SPECDEC_CLOUD__TIMEOUT_S": "2.5"}
+def test_a_model_is_a_name_or_an_address():
+    cloud = cloud_of(cloud=URL + "/")
+    assert (cloud.url, cloud.label) == (URL, URL)
+    environ = {"SPECDEC_CLOUD": URL, "SPECDEC_CLOUD__TIMEOUT_S": "2.5"}
     cloud = cloud_of(environ=environ)
-    assert (cloud.url, cloud.model, cloud.timeout_s) == (URL, None, 2.5)
+    assert (cloud.url, cloud.timeout_s) == (URL, 2.5)
     cloud = cloud_of(environ=environ, cloud__model="package:mini/cloud")
-    assert (cloud.url, cloud.model) == (None, "package:mini/cloud")
-    both = {"SPECDEC_CLOUD__URL": URL, "SPECDEC_CLOUD__MODEL": "package:mini/cloud"}
-    cloud = cloud_of(environ=both, cloud__model="package:mini/cloud")
-    assert (cloud.url, cloud.model) == (None, "package:mini/cloud"), "chosen again, it is chosen"
-    cloud = cloud_of(environ=both, cloud__url=None)
-    assert (cloud.url, cloud.model) == (None, "package:mini/cloud"), "no address takes no model's place"
+    assert (cloud.url, cloud.model, cloud.timeout_s) == (None, "package:mini/cloud", 2.5)
 
 
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
-        ({"cloud.url": URL, "cloud.model": "package:mini/cloud"}, ["cloud.url", "cloud.model"]),
-        ({"cloud.url": "http://cloud.example.org"}, ["cloud.url", "cloud.allow_plain_http"]),
-        ({"cloud.url": "http://127.0.0.1.example.org"}, ["cloud.url", "cloud.allow_plain_http"]),
-        ({"cloud.url": "https://host:99999"}, ["cloud.url", "https://host:8765"]),
-        ({"cloud.url": "https://user:secret@host"}, ["cloud.url", "token_env"]),
-        ({"cloud.url": URL, "edge": None, "decoding.mode": "cloud"}, ["cloud.processor"]),
-        ({"cloud.model": URL}, ["cloud.model", "cloud.url"]),
+        ({"cloud.model": "http://cloud.example.org"}, ["cloud.model", "cloud.allow_plain_http"]),
+        ({"cloud.model": "http://127.0.0.1.example.org"}, ["cloud.model", "cloud.allow_plain_http"]),
+        ({"cloud.model": "https://host:99999"}, ["cloud.model", "https://host:8765"]),
+        ({"cloud.model": "https://user:secret@host"}, ["cloud.model", "token_env"]),
+        ({"cloud.model": URL, "edge": None, "decoding.mode": "cloud"}, ["cloud.processor"]),
         ({**SERVER, "cloud.allow_audio_upload": False}, ["cloud.allow_audio_upload"]),
-        ({**SERVER, "cloud.url": None}, ["cloud.url"]),
-        ({**SERVER, "cloud.model": None}, ["cloud.model"]),
-        ({**SERVER, "cloud.url": "http://gpu:8000"}, ["cloud.allow_plain_http"]),
+        ({**SERVER, "cloud.model": "owner/cloud"}, ["cloud.engine", "cloud.model"]),
+        ({**SERVER, "cloud.served_model": None}, ["cloud.served_model"]),
+        ({**SERVER, "cloud.model": "http://gpu:8000"}, ["cloud.allow_plain_http"]),
         ({**SERVER, "decoding.temperature": 0.5}, ["decoding.temperature"]),
         ({**SERVER, "acceptance.rule": "typical"}, ["acceptance.rule"]),
         ({**SERVER, "acceptance.rule": "rank"}, ["acceptance.rule"]),
-        ({**SERVER, "edge.engine": "vllm"}, ["edge.url"]),
-        ({**SERVER, "edge.url": "http://127.0.0.1:1"}, ["edge.engine"]),
-        ({**SERVER, "edge.url": "http://127.0.0.1:1", "edge.engine": "vllm"}, ["edge.allow_audio_upload"]),
+        ({**SERVER, "edge.engine": "vllm"}, ["edge.model"]),
+        ({**SERVER, "edge.model": "http://127.0.0.1:1"}, ["edge.engine"]),
+        ({**SERVER, "edge.model": "http://127.0.0.1:1", "edge.engine": "vllm"}, ["edge.allow_audio_upload"]),
     ],
 )
 def test_what_makes_no_sense_is_refused(flags, named):
@@ -70,30 +63,31 @@ def test_what_makes_no_sense_is_refused(flags, named):
 @pytest.mark.parametrize(
     "flags",
     [
-        *({"cloud.url": f"http://{host}:1"} for host in ("127.0.0.1", "localhost", "[::1]", "127.9.9.9")),
-        {"cloud.url": "http://10.0.0.1:1", "cloud.allow_plain_http": True},
+        *({"cloud.model": f"http://{host}:1"} for host in ("127.0.0.1", "localhost", "[::1]", "127.9.9.9")),
+        {"cloud.model": "http://10.0.0.1:1", "cloud.allow_plain_http": True},
         {**SERVER, "acceptance.rule": "greedy"},
         {**SERVER, "acceptance.rule": "class"},
         {**SERVER, "decoding.mode": "lossless"},
     ],
 )
 def test_what_makes_sense_is_not(flags):
-    assert cloud_of(**flags).label == flags["cloud.url"]
+    assert cloud_of(**flags).label == flags["cloud.model"]
 
 
-def test_a_later_address_keeps_the_model_of_a_vllm_and_a_later_model_its_address():
-    for name, value in (("cloud.url", "https://gpu:9"), ("cloud.model", "other")):
+def test_the_address_of_a_vllm_and_the_name_of_its_model_are_two_settings():
+    for name, value in (("cloud.model", "https://gpu:9"), ("cloud.served_model", "other")):
         shipped = cloud_of("qwen2.5-omni-vllm", **{"cloud.allow_audio_upload": True, name: value})
-        wanted = {"cloud.url": "http://127.0.0.1:8000", "cloud.model": "Qwen/Qwen2.5-Omni-7B", name: value}
-        assert (shipped.url, shipped.model) == (wanted["cloud.url"], wanted["cloud.model"])
+        wanted = {"cloud.model": "http://127.0.0.1:8000", "cloud.served_model": "Qwen/Qwen2.5-Omni-7B", name: value}
+        assert (shipped.url, shipped.served_model) == (wanted["cloud.model"], wanted["cloud.served_model"])
 
 
-def test_a_revision_belongs_to_the_model_of_its_layer(tmp_path):
-    path = tmp_path / "own.yaml"
-    settings = {name.removeprefix("cloud."): value for name, value in {**SERVER, "cloud.revision": "abc"}.items()}
-    path.write_text(json.dumps({"edge": settings.pop("edge"), "cloud": settings}), encoding="utf-8")
-    flags = ({"cloud.model": "served"}, {"cloud.model": "other"}, {"cloud.url": "http://127.0.0.1:9"})
-    assert [cloud_of(path, **given).revision for given in flags] == ["abc", None, "abc"]
+@pytest.mark.parametrize(
+    ("name", "source", "revision"),
+    [("owner/one@v1.2", "owner/one", "v1.2"), ("owner/one", "owner/one", None), ("./a@b", None, None)],
+)
+def test_a_revision_stands_behind_the_name_of_a_model_of_the_hub(name, source, revision):
+    cloud = cloud_of(**{"cloud.model": name})
+    assert (cloud.source, cloud.revision) == (source or os.path.abspath("a@b"), revision)
 
 
 def test_the_shipped_file_waits_for_leave_except_in_mode_edge():

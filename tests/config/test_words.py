@@ -40,7 +40,7 @@ def test_several_errors_have_a_line_each():
 
 @pytest.mark.parametrize("scheme", ["http", "HTTP", "HtTp"])
 def test_a_scheme_in_capitals_is_the_same_scheme(refusal, load, scheme):
-    error = refusal(cloud__url=f"{scheme}://far.example:8765")
+    error = refusal(cloud__model=f"{scheme}://far.example:8765")
     assert "allow_plain_http" in error.message
-    secure = load(cloud__url="HTTPS://Far.Example:8765").config.cloud
+    secure = load(cloud__model="HTTPS://Far.Example:8765").config.cloud
     assert secure.url == "https://Far.Example:8765"

@@ -95,7 +95,12 @@ def test_a_remote_cloud_tells_the_same():
     cloud = mini_pair().local("cloud")
     here = scored(captioner(decoding__mode="lossless"))
     with serving(cloud) as served:
-        flags = {"cloud.url": served.url, "cloud.timeout_s": 60.0, "decoding.mode": "lossless", "prompt.language": "zh"}
+        flags = {
+            "cloud.model": served.url,
+            "cloud.timeout_s": 60.0,
+            "decoding.mode": "lossless",
+            "prompt.language": "zh",
+        }
         away = scored(Captioner.load(load_config("mini", flags=flags, environ={}).config))
     assert away.caption == here.caption
     for name, scores in away.scores.items():

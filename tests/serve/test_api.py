@@ -239,7 +239,12 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"specdec": {"runtime.threads": 64}}, 400, "unsupported_parameter", "runtime.threads"),
     ({"specdec": {"audio.segment": "/etc"}}, 400, "unsupported_parameter", "takes no file"),
     ({"specdec": {"decoding.mode": "both"}}, 404, "model_not_found", "no such model"),
-    ({"specdec": {"decoding.k": 65}}, 400, "ConfigError", "decoding.k takes auto, whole or a whole number from 1 to 64"),
+    (
+        {"specdec": {"decoding.k": 65}},
+        400,
+        "ConfigError",
+        "decoding.k takes auto, whole or a whole number from 1 to 64",
+    ),
     ({"specdec": {"gate.threshold": 0.5}, "model": "specdec/edge"}, 400, "ConfigError", "gate.threshold"),
     ({"specdec": {"decoding.max_new_tokens": 100_000}}, 400, "invalid_value", "1024"),
     ({"specdec": {"language": "fr"}}, 400, "ConfigError", "prompt.language"),
