@@ -21,6 +21,7 @@ from specdec_cli.config.layers import misspelt_variables, parse_value
 from specdec_cli.config.settings import choices, takes_text
 from specdec_cli.console.plain import warn
 from specdec_cli.errors import FLAGS, ConfigError
+from specdec_cli.text import nearest, show
 from specdec_cli.types import ExportFormat
 
 PANELS: Final = (
@@ -104,8 +105,15 @@ def resolve(context: Context, fixed: Mapping[str, object] | None = None) -> Reso
     names = dict(FLAG_NAMES)
     for parameter, name in _GIVES.items():
         value = context.params.get(parameter)
+        if value is not None and name in flags:
+            raise ConfigError(f"{names[name]} and --{parameter} exclude each other.", hint="Give one of them.")
+        if parameter == "style" and value not in (None, *choices(name)):
+            close = nearest(value, choices(name))
+            hint = f"Did you mean {close}?" if close else "An instruction of your own goes with --prompt."
+            raise ConfigError(f"--style takes {', '.join(choices(name))}, not {show(value)}.", hint=hint)
         if value is not None:
             flags[name] = parse_value(name, value) if isinstance(value, str) and not takes_text(name) else value
+            names[name] = "-k" if parameter == "k" else f"--{parameter.replace('_', '-')}"
     flags |= fixed or {}
     for sentence in misspelt_variables(os.environ):
         warn(sentence)

@@ -28,6 +28,7 @@ SETTINGS: list[Row] = [
     ("caption a.wav --mode cloud --set decoding.edge_failed=cloud", ("decoding.edge_failed", "cloud", "--mode")),
     ("caption a.wav --set decoding.top_p=0.9", ("--set", "temperature")),
     ("caption a.wav --style concise --prompt mine", ("--style", "--prompt")),
+    ("caption a.wav --style detaild", ("--style", "Did you mean detailed?")),
     ("caption a.wav --set decoding.kk=3", ("decoding.kk", "decoding.k")),
     ("caption a.wav --prompt 'How old are they?'", ("prompt.instruction", "package:mini/edge", "prompt.force")),
     ("caption a.wav --prompt \udcff", ("--prompt", "unicode")),
