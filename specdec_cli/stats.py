@@ -1,12 +1,17 @@
-"""Intervals of figures over clips, by the percentile bootstrap (Efron and Tibshirani 1993, chapter 13).
+"""Intervals of figures over speakers or clips, by the percentile bootstrap (Efron and Tibshirani 1993, chapter 13).
 
-A resample is a row of counts: how often each clip was drawn. So a sum over clips is a product of matrices, and all
-resamples are computed at once. Every statistic gets the same resamples, which keeps modes paired clip by clip.
+Clips of one speaker are alike, so speakers are drawn where they are known, with all their clips. A resample is a row of
+counts: how often each clip was drawn. So a sum over clips is a product of matrices, and all resamples are computed at
+once. Every statistic gets the same resamples, which keeps modes paired clip by clip.
+
+The bootstrap of few units is too narrow. Its percentiles are therefore moved outwards as Student's t asks for so many
+units (the expanded percentile interval, Hesterberg 2015, section 5.3): with 12 speakers of unequal shares a nominal 95%
+covers 93 to 94% (tests/test_stats.py), plain percentiles 88 to 92%.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Final
@@ -31,20 +36,21 @@ class Figures(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A figure with its bootstrap interval over clips, in the figure's own unit."""
+    """A figure with its bootstrap interval over speakers or clips, in the figure's own unit."""
 
     value: Annotated[float, Field(description="over all clips")]
-    low: Annotated[float | None, Field(description="lower end of the interval; null: a single clip has none")]
-    high: Annotated[float | None, Field(description="upper end of the interval; null: a single clip has none")]
+    low: Annotated[float | None, Field(description="lower end of the interval; null: one speaker or clip has none")]
+    high: Annotated[float | None, Field(description="upper end of the interval; null: one speaker or clip has none")]
 
 
 @dataclass(frozen=True)
 class Resampler:
-    """Draws clips with replacement, the same way for every statistic."""
+    """Draws clips, or speakers with all their clips, with replacement: the same way for every statistic."""
 
     clips: int  # at least one
     resamples: int = 2000  # each takes 8 bytes a clip
     seed: int = 0
+    speakers: Sequence[Hashable | None] | None = None  # of each clip; None: not known, so that the clip is drawn alone
 
     def value(self, statistic: Statistic) -> float | None:
         """The figure over all clips; None if it does not exist."""
@@ -59,20 +65,42 @@ class Resampler:
         value = self.value(statistic)
         if value is None:
             return None
-        if self.clips < 2:
+        if self.units < 2:
             return Interval(value, None, None)
         drawn = statistic(self._counts)
         drawn = drawn[np.isfinite(drawn)] if np.isfinite(drawn).any() else np.array([value])
-        low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        low, high = np.quantile(drawn, [self._tail, 1 - self._tail])
         return Interval(value, float(low), float(high))
+
+    @cached_property
+    def units(self) -> int:
+        """How many speakers, or clips of nobody known, are drawn from."""
+        return int(self._unit_of.max()) + 1
+
+    @cached_property
+    def _unit_of(self) -> npt.NDArray[np.int64]:
+        """The number of each clip's unit [clips]."""
+        if self.speakers is None:
+            return np.arange(self.clips)
+        units = [at if speaker is None else ("", speaker) for at, speaker in enumerate(self.speakers)]
+        number = {unit: at for at, unit in enumerate(dict.fromkeys(units))}
+        return np.array([number[unit] for unit in units])
+
+    @cached_property
+    def _tail(self) -> float:
+        """The share of the resampled figures below an interval, and above it."""
+        from scipy.special import ndtr, stdtrit
+
+        units = self.units
+        return float(ndtr(-np.sqrt(units / (units - 1)) * stdtrit(units - 1, (1 + LEVEL) / 2)))
 
     @cached_property
     def _counts(self) -> Values:
         """How often each resample holds each clip: [resamples, clips]."""
-        generator = np.random.default_rng(self.seed)
+        generator, units = np.random.default_rng(self.seed), self.units
         counts = np.empty((self.resamples, self.clips))
         for row in counts:
-            row[:] = np.bincount(generator.integers(0, self.clips, self.clips), minlength=self.clips)
+            row[:] = np.bincount(generator.integers(0, units, units), minlength=units)[self._unit_of]
         return counts
 
 

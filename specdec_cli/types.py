@@ -48,8 +48,7 @@ VLLM_RULES: Final[frozenset[AcceptanceName]] = frozenset({"greedy", "class"})
 NOTHING_DONE: Final[dict[str, float]] = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
 """Settings for which a checkpoint may suggest a value -> the value at which each does nothing."""
 
-PictureFormat = Literal["png", "svg", "pdf"]
-ExportFormat = Literal["csv", "textgrid", "eaf", "srt", "vtt", PictureFormat]
+ExportFormat = Literal["textgrid", "eaf", "srt", "vtt", "rttm", "csv", "audformat", "audiofolder", "txt"]
 
 Reason = Literal[GateName, "loop", "refusal", "language", "sound"]
 """Why a block escalated.

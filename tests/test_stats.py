@@ -1,9 +1,11 @@
 """Intervals: those of one resample at a time, right on what is known, the same for the same seed, and fast enough."""
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
+from scipy.stats import norm, t
 
 from specdec_cli.stats import (
     Interval,
@@ -24,7 +26,8 @@ def one_at_a_time(figure: Callable[[Values], float], clips: int, seed: int) -> l
     """The figure, and the ends of its interval, by drawing 500 times and indexing."""
     generator = np.random.default_rng(seed)
     drawn = [figure(generator.integers(0, clips, clips)) for _ in range(500)]
-    return [figure(np.arange(clips)), *np.quantile(drawn, [0.025, 0.975])]
+    tail = norm.cdf(-np.sqrt(clips / (clips - 1)) * t.ppf(0.975, clips - 1))
+    return [figure(np.arange(clips)), *np.quantile(drawn, [tail, 1 - tail])]
 
 
 @pytest.mark.parametrize("seed", [0, 7])
@@ -57,6 +60,36 @@ def test_an_interval_covers_the_truth_about_as_often_as_it_says():
         found = Resampler(60, resamples=300, seed=trial).interval(ratio(one, other))
         covered += found.low <= np.exp(0.5) <= found.high
     assert 0.90 <= covered / 300 <= 0.985
+
+
+SHARES = {"12 alike": [1] * 12, "two have half": [5, 5, *[1] * 10], "unequal": [4, 4, 3, 2, 2, *[1] * 7]}
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("shares", SHARES)
+def test_intervals_over_speakers_cover_the_truth_as_often_as_they_say(shares):
+    """Speakers differ by 0.05, as accuracies of speakers do; the clips of one lie 0.25 apart.
+
+    In 4,000 trials the three cover 93.6, 93.2 and 94.1%; a thousand of them vary by 0.8 points.
+    """
+    rng, covered, trials = np.random.default_rng(2), 0, 1000
+    clips = np.repeat(np.arange(12), np.round(np.array(SHARES[shares]) / sum(SHARES[shares]) * 240).astype(int))
+    for trial in range(trials):
+        values = rng.normal(0, 0.05, 12)[clips] + rng.normal(0, 0.25, len(clips))
+        found = Resampler(len(clips), resamples=300, seed=trial, speakers=list(clips)).interval(mean(values))
+        covered += found.low <= 0 <= found.high
+    assert 0.92 <= covered / trials <= 0.97
+
+
+def test_a_speaker_is_drawn_with_all_clips_and_a_clip_of_nobody_alone():
+    speakers = ["ann", "bob", None, "ann", None]
+    values = np.array([1.0, 10.0, 100.0, 2.0, 1000.0])
+    resampler = Resampler(5, speakers=speakers)
+    assert resampler.units == 4
+    drawn = set(total(values)(resampler._counts))
+    parts = {3.0, 10.0, 100.0, 1000.0}  # of ann, of bob, and of two clips of nobody
+    assert drawn == {float(sum(four)) for four in product(parts, repeat=4)}
+    assert Resampler(2, speakers=["ann", "ann"]).interval(mean(values[:2])) == Interval(5.5, None, None)
 
 
 def test_the_seed_decides_and_the_pairs_stay_together():

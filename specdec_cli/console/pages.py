@@ -50,7 +50,8 @@ def comparison_page(found: Comparison, width: int) -> Iterator[RenderableType]:
     if table := tables.summary(found) if found.clips else None:
         yield Text()
         yield from grid(table.columns, table.rows, width)
-        note = f"Beside a figure: its {percent(found.level)} interval over clips. -o page.html explains all figures."
+        drawn = f"{count(found.speakers, 'speaker')}" if found.speakers else "clips"
+        note = f"Beside a figure: its {percent(found.level)} interval over {drawn}. -o page.html explains all figures."
         yield Prose(Text(note, DIM), indent=1)
         yield from _captions(found, width)
     if found.errors:

@@ -50,7 +50,8 @@ def comparison(
     about = [next(iter(clip.values())) for clip in paired]  # file, length and place are the same in all modes
     answers = [references.of(run) if references else None for run in about]
     clips = [_clip(clip, answer, lexicon, language) for clip, answer in zip(paired, answers, strict=True)]
-    table, resampler = measurements(paired, modes), Resampler(len(clips), seed=seed)
+    speakers = [answer.speaker if answer else None for answer in answers]
+    table, resampler = measurements(paired, modes), Resampler(len(clips), seed=seed, speakers=speakers)
     texts = [text for clip in clips for text in clip.reference_texts]
     described = describe(texts, lexicon, language)
     by = scores(clips, list(table), lexicon, described=described)
@@ -72,6 +73,7 @@ def comparison(
         quality=[quality(clips, mode, by, language, lexicon, resampler) for mode in table],
         gaps=gaps(by, table, resampler),
         attributes=list(lexicon.attributes),
+        measured_attributes=list(lexicon.measured),
         reference_columns=dict(references.columns) if references else None,
         texts=None if not texts else "descriptions" if described else "said",
         notes=[
@@ -81,6 +83,7 @@ def comparison(
         ],
         references_found=sum(clip.reference is not None for clip in clips) if references else None,
         level=LEVEL,
+        speakers=len({speaker for speaker in speakers if speaker is not None}) or None,
     )
     return found.model_copy(update={"headline": [*headline(found, paired)]})
 

@@ -41,9 +41,9 @@ _SUMMARY: Final = ("total_s", "ttft_ms", "escalation_rate", "clips_woken", "clou
 """What the terminal shows of costs; the page has all of it."""
 _TEXTS: Final = {"bleu": "BLEU", "chrf": "chrF", "rouge_l": "ROUGE-L"}
 _LEADING: Final[dict[str, tuple[str, str] | None]] = {
-    "classes right": ("references", "labels"),
+    "heard, right": ("references", "heard"),
     "  emotion": ("references", "emotion"),
-    "UAR": None,
+    "measured, agrees": ("references", "measured"),
     "emotion words F1": None,
     "chrF": ("references", "chrf"),
     "same as cloud's": ("cloud", "captions"),
@@ -66,10 +66,17 @@ _MEANINGS: Final = {
     "sent to the cloud": "Bytes that left this machine for a remote model.",
     "time on the network": "Time that requests to remote models took beyond the work of the models.",
     "clips degraded": "Clips that the edge finished alone, because the cloud had failed.",
-    "classes right": "Share of the clips whose caption names the right class: of each attribute, and their mean.",
+    "heard, right": (
+        "Share of the clips whose caption names the right class of what only a listener can name, such as voice and "
+        "emotion: the mean over these attributes, and each."
+    ),
+    "measured, agrees": (
+        "Share of the clips whose caption agrees with what an instrument measures: the mean over these attributes, and "
+        "each. The references of such classes are measured, too."
+    ),
     "UAR": (
-        "Unweighted average recall: the share of right clips is taken within each class, and averaged over classes. A "
-        "rare class counts as much as a common one."
+        "Unweighted average recall of the heard attributes: the share of right clips is taken within each class, and "
+        "averaged over classes. A rare class counts as much as a common one."
     ),
     "BLEU": "Sequences of up to four words (Chinese: characters) that captions share with the references, 0 to 100.",
     "chrF": "Sequences of up to six characters that captions share with the references, 0 to 100.",
@@ -78,6 +85,8 @@ _MEANINGS: Final = {
     "classes": "Share of the classes that cloud-only names and that this mode names too.",
     "edge-only": "The figure of the edge alone; beside it those of the mode and of the cloud alone.",
     "gain, points": "Percentage points by which the mode is better than edge-only.",
+    "over edge-only, points": "Percentage points by which the mode is better than edge-only, clip by clip.",
+    "over cloud-only, points": "Percentage points by which the mode is better than cloud-only, clip by clip.",
     "gap closed": (
         "The gain, divided by what cloud-only is better by than edge-only. Given only where cloud-only is measurably "
         "better."
@@ -102,6 +111,10 @@ def summary(comparison: Comparison) -> FigureTable | None:
             closed = [gaps[mode].closed if mode in gaps else None for mode in comparison.modes]
             cells = [measured(each, written.percent) if each else Cell("") for each in closed]
             rows.append(FigureRow("  gap closed", cells))
+        for label, field in (("  over edge-only, points", "gain"), ("  over cloud-only, points", "lead")):
+            found = [getattr(gaps[mode], field) if mode in gaps else None for mode in comparison.modes]
+            if any(found):
+                rows.append(FigureRow(label, [measured(each, written.points) if each else Cell("") for each in found]))
     return _table("", comparison.modes, [*rows, *_costs(comparison, _SUMMARY, ratios=1)])
 
 
@@ -218,10 +231,14 @@ def _quality(comparison: Comparison) -> Iterator[FigureRow]:
     """The rows of quality that some mode has a figure for."""
     of = comparison.quality
     named = of[0].labels if of else ()  # attributes, which the references decide
+    by_ear = [name for name in named if name not in comparison.measured_attributes]
+    figures = [name for name in named if name in comparison.measured_attributes]
     rows: list[tuple[str, list[Any], Written]] = [
-        ("classes right", [each.label_mean for each in of], written.share),
-        *((f"  {name}", [each.labels[name].accuracy for each in of], written.share) for name in named),
-        ("UAR", [each.uar_mean for each in of], written.share),
+        ("heard, right", [each.heard_mean for each in of], written.share),
+        *((f"  {name}", [each.labels[name].accuracy for each in of], written.share) for name in by_ear),
+        ("measured, agrees", [each.measured_mean for each in of], written.share),
+        *((f"  {name}", [each.labels[name].accuracy for each in of], written.share) for name in figures),
+        ("UAR", [each.heard_uar for each in of], written.share),
         *((f"  UAR of {name}", [each.labels[name].uar for each in of], written.share) for name in named),
         *(
             (label, [each.text and getattr(each.text, field) for each in of], "{:.1f}".format)
@@ -230,6 +247,6 @@ def _quality(comparison: Comparison) -> Iterator[FigureRow]:
         ("same as cloud's", [each.same_captions for each in of], written.share),
         ("  classes", [each.same_labels for each in of], written.share),
     ]
-    for label, figures, show in rows:
-        if any(figure is not None for figure in figures):
-            yield FigureRow(label, [measured(figure, show) for figure in figures])
+    for label, values, show in rows:
+        if any(value is not None for value in values):
+            yield FigureRow(label, [measured(value, show) for value in values])

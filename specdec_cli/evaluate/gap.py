@@ -41,6 +41,7 @@ class GapClosed(Figures):
     cloud: float = Field(description="of cloud-only, 0 to 1; with basis cloud it is 1")
     gap: Interval = Field(description="cloud - edge, paired by clip")
     gain: Interval = Field(description="value - edge, paired by clip")
+    lead: Interval = Field(description="value - cloud, paired by clip")
     closed: Interval | None = Field(description="gain / gap; null: the interval of the gap holds 0, or it is below")
     at_costs: list[AtCost] = Field(default=[], description="one for each cost that was measured")
 
@@ -68,7 +69,8 @@ def measure_gap(
     of_edge, of_hybrid, of_cloud = (mean(np.where(known, table, np.nan)) for table in tables)
     gap, gain = difference(of_cloud, of_edge), difference(of_hybrid, of_edge)
     width, gained = resampler.interval(gap), resampler.interval(gain)
-    if width is None or gained is None:
+    lead = resampler.interval(difference(of_hybrid, of_cloud))
+    if width is None or gained is None or lead is None:
         return None
     measurable = width.low is not None and width.low > _ROUNDING
     closed, once = share_of_gap(gain, gap), np.ones(resampler.clips)
@@ -83,6 +85,7 @@ def measure_gap(
         cloud=float(of_cloud(once)),
         gap=width,
         gain=gained,
+        lead=lead,
         closed=resampler.interval(closed) if measurable else None,
         at_costs=[
             AtCost(cost=cost, spent=found, above_random=above(share))

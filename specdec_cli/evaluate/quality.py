@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from specdec_cli.evaluate.costs import Columns, spent
 from specdec_cli.evaluate.gap import measure_gap
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from specdec_cli.labels import Lexicon
 
 Clips = Sequence[ClipComparison]
+Mask = npt.NDArray[np.bool_]
 Scores = dict[tuple[Basis, GapMeasure], dict[Mode, Values]]
 """Measure -> mode -> how good its captions are, 0 to 1, [clips] or [clips, attributes]; NaN where it is not known."""
 Named = Sequence[Mapping[str, str | None]]  # of each clip: attribute -> class that a caption names
@@ -69,7 +71,7 @@ def recalls(hits: Values, truth: Truth, attribute: str) -> Statistic:
 
 
 def scores(clips: Clips, modes: Sequence[Mode], lexicon: Lexicon, *, described: bool) -> Scores:
-    """Measure -> the quality of each mode, in the order of `MEASURES`; emotion alone does not count as `labels`.
+    """Measure -> the quality of each mode, in the order of `MEASURES`; emotion alone does not count as `heard`.
 
     `described`: whether the references' texts are descriptions.
     """
@@ -78,12 +80,14 @@ def scores(clips: Clips, modes: Sequence[Mode], lexicon: Lexicon, *, described: 
     named = {mode: [clip.labels[mode] for clip in clips] for mode in modes}
     right = {mode: label_hits(own, truth, lexicon) for mode, own in named.items()}
     known = {attribute for labels in truth for attribute in labels}
-    found: Scores = {}
-    if known != {"emotion"}:
-        found["references", "labels"] = right
+    heard, measured = heard_and_measured(lexicon)
+    names, found = np.array([*lexicon.attributes]), Scores()
+    if not known.isdisjoint(set(names[heard]) - {"emotion"}):
+        found["references", "heard"] = {mode: hits[:, heard] for mode, hits in right.items()}
     if "emotion" in known:
-        column = list(lexicon.attributes).index("emotion")
-        found["references", "emotion"] = {mode: hits[:, column] for mode, hits in right.items()}
+        found["references", "emotion"] = {mode: hits[:, names == "emotion"] for mode, hits in right.items()}
+    if not known.isdisjoint(names[measured]):
+        found["references", "measured"] = {mode: hits[:, measured] for mode, hits in right.items()}
     if described:
         found["references", "chrf"] = {mode: clip_chrf(own, texts) / 100 for mode, own in captions.items()}
     if "cloud" in modes:
@@ -92,6 +96,12 @@ def scores(clips: Clips, modes: Sequence[Mode], lexicon: Lexicon, *, described: 
         found["cloud", "captions"] = {mode: np.array(own, dtype=np.float64) for mode, own in same.items()}
         found["cloud", "labels"] = {mode: label_hits(own, clouds, lexicon) for mode, own in named.items()}
     return found
+
+
+def heard_and_measured(lexicon: Lexicon) -> tuple[Mask, Mask]:
+    """Which attributes only a listener can name, and which an instrument measures; both [attributes of the lexicon]."""
+    measured = np.array([name in lexicon.measured for name in lexicon.attributes])
+    return ~measured, measured
 
 
 def quality(
@@ -106,15 +116,16 @@ def quality(
     described = [clip for clip in clips if clip.reference_texts] if ("references", "chrf") in by else []
     captions, texts = [clip.captions[mode] for clip in described], [clip.reference_texts for clip in described]
     named, truth = [clip.labels[mode] for clip in clips], [clip.reference_labels for clip in clips]
-    hits = label_hits(named, truth, lexicon)
-    columns = zip(lexicon.attributes, hits.T, strict=True)
+    hits, (heard, measured) = label_hits(named, truth, lexicon), heard_and_measured(lexicon)
+    columns = [(name, own) for name, own, by_ear in zip(lexicon.attributes, hits.T, heard, strict=True) if by_ear]
     against = mode != "cloud" and ("cloud", "captions") in by
     return ModeQuality(
         mode=mode,
         text=text_scores(captions, texts, language) if described else None,
         labels=label_scores(named, truth, lexicon, resampler),
-        label_mean=resampler.interval(mean(hits)),
-        uar_mean=resampler.interval(average([recalls(own, truth, name) for name, own in columns])),
+        heard_mean=resampler.interval(mean(hits[:, heard])),
+        measured_mean=resampler.interval(mean(hits[:, measured])),
+        heard_uar=resampler.interval(average([recalls(own, truth, name) for name, own in columns])),
         same_captions=float(by["cloud", "captions"][mode].mean()) if against else None,
         same_labels=resampler.interval(mean(by["cloud", "labels"][mode])) if against else None,
     )

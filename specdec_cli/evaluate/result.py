@@ -20,13 +20,16 @@ from specdec_cli.types import Flag, Mode
 Basis = Literal["references", "cloud"]
 """What a quality figure is measured against: what people wrote, or the captions of the cloud alone."""
 
-GapMeasure = Literal["labels", "emotion", "chrf", "captions"]
-"""What quality is: the mean over attributes of the share of clips whose caption names the right class; that share of
-emotion alone; the mean over clips of chrF, 0 to 1; or the share of captions that equal the cloud's word for word."""
+GapMeasure = Literal["heard", "emotion", "measured", "chrf", "captions", "labels"]
+"""What quality is: the mean, over the attributes that only a listener can name (voice, emotion ...), of the share of
+clips whose caption names the right class; that share of emotion alone; the same mean over the attributes that an
+instrument measures (pitch, range, volume, pauses, rate); the mean over clips of chrF, 0 to 1; the share of captions
+that equal the cloud's word for word; or of classes that do. What is measured and what is heard is never averaged."""
 
 MEASURES: Final[Mapping[tuple[Basis, GapMeasure], tuple[str, str]]] = {
-    ("references", "labels"): ("Classes named right, mean of attributes", "mean of attributes"),
+    ("references", "heard"): ("Heard attributes named right", "heard"),
     ("references", "emotion"): ("Emotion named right", "emotion"),
+    ("references", "measured"): ("Agreement with the measured attributes", "measured"),
     ("references", "chrf"): ("chrF with the references", "chrF"),
     ("cloud", "captions"): ("Captions equal to the cloud's", "equal captions"),
     ("cloud", "labels"): ("Classes equal to the cloud's", "equal classes"),
@@ -93,8 +96,13 @@ class ModeQuality(Figures):
     mode: Mode
     text: TextQuality | None = Field(description="null: no reference texts that describe")
     labels: dict[str, LabelQuality] = Field(description="attribute -> figures; empty without reference labels")
-    label_mean: Interval | None = Field(description="mean accuracy over attributes, 0 to 1; null: no reference labels")
-    uar_mean: Interval | None = Field(description="mean UAR over attributes, 0 to 1; null: no reference labels")
+    heard_mean: Interval | None = Field(
+        description="mean accuracy over the heard attributes, 0 to 1; null: no such reference labels"
+    )
+    measured_mean: Interval | None = Field(
+        description="mean agreement over the measured attributes, 0 to 1; null: no such reference labels"
+    )
+    heard_uar: Interval | None = Field(description="mean UAR over the heard attributes; null: no such labels")
     same_captions: float | None = Field(description="share of captions equal to the cloud's; null: itself, or not run")
     same_labels: Interval | None = Field(
         description="share of classes equal to the cloud's, mean over attributes; null: itself, or not run"
@@ -152,7 +160,7 @@ class Comparison(Figures):
     """Modes side by side on the same clips, prompts and settings."""
 
     kind: Literal["specdec comparison"] = "specdec comparison"
-    version: Literal[3] = Field(default=3, description="of this layout")
+    version: Literal[4] = Field(default=4, description="of this layout")
     headline: list[str] = Field(
         description="the result in sentences; no difference is reported whose interval includes 0"
     )
@@ -169,6 +177,7 @@ class Comparison(Figures):
     quality: list[ModeQuality] = Field(description="one for each mode, in the order of `modes`")
     gaps: list[Gap]
     attributes: list[str] = Field(description="attributes of the lexicon, in its order")
+    measured_attributes: list[str] = Field(description="of these, the ones that an instrument measures")
     reference_columns: dict[str, str] | None = Field(
         description="attribute, or text -> its column; null: no references"
     )
@@ -177,7 +186,11 @@ class Comparison(Figures):
     )
     notes: list[str] = Field(default=[], description="what was left out of the references, and why, in sentences")
     references_found: int | None = Field(description="clips with a reference; null: no references were given")
-    level: float = Field(description="share of the bootstrap draws within each interval; clips are drawn one by one")
+    level: float = Field(description="nominal coverage of each interval")
+    speakers: int | None = Field(
+        description="speakers whom the references name, who are drawn for intervals with all their clips; null: none, "
+        "clips are drawn one by one"
+    )
 
     def stated_gaps(self) -> list[Gap]:
         """The gaps that sentences go by: against references if there are any."""

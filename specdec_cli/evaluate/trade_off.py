@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from specdec_cli.evaluate.result import Comparison, ModeQuality
-from specdec_cli.format import count, percent, share, with_ends
+from specdec_cli.format import percent, share, with_ends
 from specdec_cli.stats import Interval
 from specdec_cli.types import Mode
 
@@ -94,14 +94,14 @@ def panels(found: Comparison) -> list[Panel]:
 
 def _measures(of: Sequence[ModeQuality]) -> Iterator[tuple[str, dict[Mode, Interval]]]:
     """Title and quality of each picture: classes and emotion, or else texts, or else agreement with the cloud."""
-    means = {each.mode: each.label_mean for each in of if each.label_mean}
+    means = {each.mode: each.heard_mean for each in of if each.heard_mean}
     texts = {each.mode: _alone(each.text.chrf / 100) for each in of if each.text}
     if means:
         attributes = [*of[0].labels]
-        if attributes != ["emotion"]:
-            yield f"Classes named right, mean of {count(len(attributes), 'attribute')}", means
         if "emotion" in attributes:
             yield "Emotion named right", {each.mode: each.labels["emotion"].accuracy for each in of}
+        if set(means) and attributes != ["emotion"]:
+            yield "Heard attributes named right", means
     elif texts:
         yield "chrF with the references", texts
     else:

@@ -13,7 +13,7 @@ from pydantic import Field
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.costs import cloud_ms, spent_shares
 from specdec_cli.evaluate.gap import AtCost, GapClosed, Spent, measure_gap
-from specdec_cli.evaluate.quality import label_hits
+from specdec_cli.evaluate.quality import heard_and_measured, label_hits
 from specdec_cli.evaluate.text_scores import clip_chrf, describe
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.grounding import Grounding
@@ -34,11 +34,15 @@ PREFILL: Final = 10.0
 class CaptionQuality:
     """Measures texts of recorded clips: the classes that references name, else chrF with their texts.
 
+    Of classes the heard attributes count (voice, emotion): what an instrument measures needs no cloud. If the
+    references name none of these, the measured ones count.
+
     `references`: SHA-256 of a clip -> its reference. Without references, or if their texts are what was spoken, the
     cloud's caption is the reference text.
 
     Attributes:
         measure: what counts.
+        judged: the attributes whose classes count.
         said: whether texts were left out because they are what was spoken.
         classes: token ids -> the class that they name of every attribute; None: none.
     """
@@ -55,6 +59,11 @@ class CaptionQuality:
         texts: Measure = "texts" if describe(written, lexicon, language) else "agreement"
         self.said = bool(written) and texts != "texts"  # what was spoken is no caption
         self.measure: Measure = "labels" if any(each.labels for each in known) else texts
+        self._references = references
+        heard, _ = heard_and_measured(lexicon)
+        labelled = np.array([any(name in each.labels for each in known) for name in lexicon.attributes])
+        judged = labelled & heard if (labelled & heard).any() else labelled
+        self.judged = [name for name, counts in zip(lexicon.attributes, judged, strict=True) if counts]
 
         @cache
         def classes(ids: tuple[int, ...]) -> Mapping[str, str | None]:
@@ -64,11 +73,17 @@ class CaptionQuality:
         def figures(sha256: str, ids: tuple[int, ...], cloud_caption: str) -> Values:
             reference = references.get(sha256)
             if self.measure == "labels":
-                return np.asarray(label_hits([classes(ids)], [reference.labels if reference else {}], lexicon)[0])
+                hits = label_hits([classes(ids)], [reference.labels if reference else {}], lexicon)[0]
+                return np.where(judged, hits, np.nan)
             texts = reference.texts_in(language) if reference else ()
             return clip_chrf([decode(ids)], [[cloud_caption] if self.measure == "agreement" else texts]) / 100
 
         self.classes, self._figures = classes, figures
+
+    def speakers(self, traces: Sequence[Trace]) -> list[str | None]:
+        """The speaker of each clip; None where the references name none."""
+        found = (self._references.get(trace.sha256) for trace in traces)
+        return [reference.speaker if reference else None for reference in found]
 
     def table(self, traces: Sequence[Trace], texts: Iterable[tuple[int, ...]]) -> Values:
         """Figures of one text of each clip [clips, attributes], one column for texts; NaN without a reference."""
@@ -134,7 +149,8 @@ class Baselines:
         if not np.isfinite(edge).any():
             hint = "Look at the column that names the files (--column file=NAME), or leave the references out."
             raise ConfigError("No reference covers the clips that settings are confirmed on.", hint=hint)
-        return cls(edge, cloud, Resampler(len(traces), seed=seed))
+        speakers = quality.speakers(traces)
+        return cls(edge, cloud, Resampler(len(traces), seed=seed, speakers=speakers))
 
     def gap(self, quality: Values, spent: Spent | None = None) -> GapClosed:
         """What captions of a quality [n, attributes] gain over the edge's."""

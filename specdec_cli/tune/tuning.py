@@ -82,7 +82,7 @@ def tune(
         recommended=best.point(alone) if best else None,
         reason=None if best else _reason(plan, needed),
         clips_needed=None if best else needed,
-        attributes=sorted({name for each in references.values() for name in each.labels}) if judged else [],
+        attributes=quality.judged if judged else [],
         notes=[
             *counted(references.values()),
             *in_another_language(references.values(), language),

@@ -152,7 +152,7 @@ def test_references_bring_accuracy_and_texts(specdec, run, recordings, truth, tm
         assert quality.text.clips == 1
     shown = specdec("compare", *recordings, *flags).out
     assert "references of 2" in shown
-    assert "classes right" in shown
+    assert "heard, right" in shown
 
 
 def test_a_page_is_written(specdec, run, recordings, tmp_path):
