@@ -48,7 +48,8 @@ VLLM_RULES: Final[frozenset[AcceptanceName]] = frozenset({"greedy", "class"})
 NOTHING_DONE: Final[dict[str, float]] = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
 """Settings for which a checkpoint may suggest a value -> the value at which each does nothing."""
 
-ExportFormat = Literal["textgrid", "eaf", "srt", "vtt", "rttm", "csv", "audformat", "audiofolder", "txt"]
+PictureFormat = Literal["png", "svg", "pdf"]
+ExportFormat = Literal["csv", "textgrid", "eaf", "srt", "vtt", PictureFormat]
 
 Reason = Literal[GateName, "loop", "refusal", "language", "sound"]
 """Why a block escalated.

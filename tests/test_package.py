@@ -7,6 +7,8 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 APART = {"training", "tools", "tests"}
 
@@ -28,6 +30,21 @@ def test_the_package_imports_nothing_that_is_not_installed():
     modules = sorted((ROOT / "specdec_cli").rglob("*.py"))
     assert len(modules) > 100
     assert not [str(module) for module in modules if imported(module) & APART]
+
+
+@pytest.mark.parametrize(
+    ("library", "importers"),
+    [
+        ("librosa", {"export/spectra", "export/timeline"}),
+        ("matplotlib", {"picture", "export/timeline", "tune/frontier_plot"}),
+    ],
+)
+def test_heavy_libraries_are_imported_where_a_picture_is_drawn_alone(library, importers):
+    modules = (ROOT / "specdec_cli").rglob("*.py")
+    found = {
+        str(path.relative_to(ROOT / "specdec_cli").with_suffix("")) for path in modules if library in imported(path)
+    }
+    assert found == importers
 
 
 def test_no_two_classes_have_one_name():

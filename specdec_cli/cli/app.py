@@ -57,18 +57,12 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "calibrate": (
         "Fit a calibration of class probabilities.",
         "captions.jsonl --references truth.tsv -o calibration.json",
-        "captions.jsonl --references truth.tsv -o emotion.svg",
     ),
     "export": (
         "Write transcripts in the formats of other tools.",
         "captions.jsonl --to textgrid,srt",
-        "captions.jsonl -o captions.csv --labels",
-        "captions.jsonl --to rttm --attribute emotion -o -",
-    ),
-    "plot": (
-        "Draw how people speak over the time of a recording.",
-        "captions.jsonl -o picture.svg",
-        "captions.jsonl --attribute pitch --to png",
+        "captions.jsonl -o captions.csv",
+        "captions.jsonl -o talk.png",
     ),
     "serve": (
         "Serve captions, a page, and the cloud to edges elsewhere.",

@@ -15,12 +15,9 @@ from specdec_cli.cli.command_run import display, emit, read_references
 from specdec_cli.cli.outputs import by_ending
 from specdec_cli.console.pages import calibration_page
 from specdec_cli.errors import ConfigError
-from specdec_cli.plot.reliability import reliability
-from specdec_cli.targets import CALIBRATION, PICTURE, Targets
+from specdec_cli.targets import CALIBRATION, Targets
 
-_FITTED: Final = (
-    "The calibration (.json), or how often classes of each probability are right (.svg, .png, .pdf). Repeatable."
-)
+_FITTED: Final = "The calibration (.json)."
 
 
 @options.taking(options.ReferenceOptions)
@@ -30,7 +27,6 @@ def calibrate(
     references: Path | None,
     lexicon: Path | None,
     output: Annotated[list[Path] | None, options.out(metavar="FILE", help=_FITTED)] = None,
-    attribute: options.Attribute = "emotion",
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
@@ -41,21 +37,17 @@ def calibrate(
     file with --calibration FILE.
     """
     config = options.resolve(context).config
-    words, table = read_references(context, config)
+    _, table = read_references(context, config)
     if table is None:
         hint = "Name a table: --references FILE"
         raise ConfigError("A calibration needs to know which classes are right.", hint=hint)
-    if attribute not in words.attributes:
-        raise ConfigError(f"There is no attribute {attribute!r}.", hint=f"Attributes: {', '.join(words.attributes)}.")
     targets = Targets([*transcripts, references, lexicon])
-    file, plot = by_ending(output, (CALIBRATION, PICTURE), targets)
+    (file,) = by_ending(output, (CALIBRATION,), targets)
     with display(context, references=table):
         decisions = list(read_decisions(transcripts, table))
         by_speaker = any(entry.speaker for entry in table.entries)
         found = calibrated(decisions, by_speaker=by_speaker, seed=config.judging.seed)
     if file is not None:
         targets.write(file, f"{found.file(__version__).model_dump_json(indent=1, exclude={'mark'})}\n")
-    if plot is not None:
-        targets.write(plot, reliability(found, attribute, plot.suffix.lower().lstrip(".")))
     emit(found, calibration_page, json=json)
     return 0

@@ -5,69 +5,64 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, get_args
+from typing import Annotated, Final
 
 import typer
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, labelling
+from specdec_cli.cli.command_run import display
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.folder import Written, shortened
-from specdec_cli.export.formats import SUFFIXES, export_file, format_of
+from specdec_cli.export.formats import FORMATS, SUFFIXES, export_file, format_of
 from specdec_cli.export.formats import export as export_files
 from specdec_cli.export.recordings import Stored
 from specdec_cli.format import count
 from specdec_cli.inputs.manifest import Inputs
+from specdec_cli.labels import Lexicon
 from specdec_cli.targets import STDOUT, Targets
 from specdec_cli.text import chosen
 from specdec_cli.transcript.lines import stored_lines
 from specdec_cli.types import ExportFormat
 
 _LISTED: Final = 5
-_FORMATS: Final[tuple[ExportFormat, ...]] = get_args(ExportFormat)
 _TO: Final = f"Formats to write: {options.FORMATS}. Default: the ending of --output."
 _OUTPUT: Final = "Folder, or one file by its ending; - for stdout. Default: named after JSONL."
-_TURNS: Final = "What names turns in RTTM: speaker, or an attribute such as emotion, by its classes."
 
 
-@options.taking(options.LabelOptions, options.DisplayOptions)
+@options.taking(options.DisplayOptions)
 def export(
     context: typer.Context,
     transcripts: options.TranscriptFile,
     only_mode: options.OnlyMode = None,
+    lexicon: options.JudgingLexicon = None,
     to: Annotated[str | None, options.of_output("--to", metavar="FORMAT,FORMAT", help=_TO)] = None,
     output: Annotated[Path | None, options.out(metavar="FOLDER|FILE", help=_OUTPUT)] = None,
     overwrite: options.Overwrite = False,
-    attribute: Annotated[str, options.of_output("--attribute", metavar="NAME", help=_TURNS)] = "speaker",
 ) -> int:
-    """Write transcripts in the formats of other tools: Praat, ELAN, subtitles, speaker turns, tables.
+    """Write transcripts in the formats of other tools: tables, Praat, ELAN, subtitles, pictures.
 
-    textgrid, eaf, srt, vtt and txt are a file per recording, rttm and csv one file, audformat is a folder, and
-    audiofolder a metadata.jsonl in the folder of the recordings. What specdec did not write stays as it is.
+    csv is one file; textgrid, eaf, srt, vtt and pictures (png, svg, pdf) are a file per recording. A picture shows the
+    sound over time, and the classes of each piece. What specdec did not write stays as it is.
     """
     ending = None if output is None or output.is_dir() else format_of(output)
     if to is None and ending is None:
         next(stored_lines(transcripts), None)  # raises for a recording, which is to be captioned first
         hint = "E.g. --to textgrid,srt, or --output captions.TextGrid."
         raise ConfigError("Neither --to nor the ending of --output names a format.", hint=hint)
-    formats = [ending] if to is None and ending is not None else chosen(to or "", _FORMATS, "--to", "format")
+    formats = [ending] if to is None and ending is not None else chosen(to or "", FORMATS, "--to", "format")
     one = output if output == STDOUT or ending in formats else None
-    if one is not None and (formats[1:] or formats[0] not in SUFFIXES):
+    if one is not None and formats[1:]:
         raise ConfigError(f"--output {one} is one file, and --to {to} is more.", hint="Name a folder.")
-    if "audiofolder" in formats and output is None:
-        hint = "Name that folder: --output FOLDER. Other formats go elsewhere in a run of their own."
-        raise ConfigError("audiofolder writes to the folder of the recordings, and --output names none.", hint=hint)
-    labelled = labelling(context)
-    targets = Targets([transcripts, context.params["lexicon"]], overwrite=overwrite)
-    stored = Stored.read(transcripts, mode=only_mode, lexicon=labelled.lexicon if labelled else None)
+    targets = Targets([transcripts, lexicon], overwrite=overwrite)
+    stored = Stored.read(transcripts, mode=only_mode, lexicon=Lexicon.load(lexicon))
     with display(context) as view:
         if stored.replaced:
             view.say(f"{count(stored.replaced, 'recording')} tried more than once: only the last captions count")
         if one is not None:
-            return report(export_file(stored, formats[0], one, targets, naming=attribute), transcripts, None, view)
+            return report(export_file(stored, formats[0], one, targets), transcripts, None, view)
         folder = folder_for(output, transcripts, "export", "--output", [*SUFFIXES.values()])
-        written = export_files(stored, formats, folder, targets, naming=attribute)
+        written = export_files(stored, formats, folder, targets)
         return report(written, transcripts, folder, view)
 
 
@@ -92,16 +87,13 @@ class Exports:
         if output is None:
             hint = "Name one: --output FILE.jsonl. One file of one format needs no --export: --output FILE.srt"
             raise ConfigError("--export reads transcripts, and --output names none.", hint=hint)
-        formats = chosen(exports, _FORMATS, "--export", "format")
-        if "audiofolder" in formats and folder is None:
-            hint = "Name that folder: --export-dir FOLDER."
-            raise ConfigError("audiofolder writes to the folder of the recordings, and no option names it.", hint=hint)
+        formats = chosen(exports, FORMATS, "--export", "format")
         return cls(formats, folder_for(folder, output, "export", "--export-dir"), targets)
 
     def written(self, output: Path, view: View, inputs: Inputs | None = None, base: str | None = None) -> bool:
         """Exports `output` and shows the outcome; returns whether every file was written."""
         stored = Stored.read(output, base, () if inputs is None else inputs)
-        written = export_files(stored, self.formats, self.folder, self.targets, naming="speaker")
+        written = export_files(stored, self.formats, self.folder, self.targets)
         show_written(written, output, self.folder, view)
         return not written.problems
 

@@ -68,7 +68,7 @@ def listen(
         return 0
     resolved, labelled = options.resolve(context), labelling(context)
     target = CaptionsFile.of(output, Targets([lexicon, calibration, *resolved.reads], overwrite=overwrite))
-    target.require_one(save is not None, "With --save each utterance is one: name a .csv, .rttm or .jsonl file.")
+    target.require_one(save is not None, "With --save each utterance is one: name a .csv or .jsonl file.")
     if save is not None and save.exists() and not save.is_dir():
         raise ConfigError(f"--save {save} is not a folder.", hint="Name another one; it will be created.")
     if ignored := [name for name in (f"audio.{each}" for each in _OF_FILES) if resolved.chosen(name)]:

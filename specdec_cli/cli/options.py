@@ -278,7 +278,6 @@ class RecordingOptions:
 _TABLE: Final = "Table of captions or classes by people, a row per recording (.tsv, .csv, .json, .jsonl)."
 _COLUMN: Final = "Column of the references: file=clip, text=said or emotion=mood. Repeatable."
 JudgingLexicon = Annotated[File, of_judging("--lexicon", metavar="FILE", help=f"{_LEXICON}.")]
-Attribute = Annotated[str, of_output("--attribute", metavar="NAME", help="Attribute whose classes are drawn.")]
 
 
 class ReferenceOptions:

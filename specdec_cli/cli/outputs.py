@@ -98,7 +98,7 @@ class CaptionsFile:
         try:
             stored = Stored.read(journal, base, items)
             if form == "csv" or any(stored):
-                problems = export_file(stored, form, path, self.targets, naming="speaker").problems
+                problems = export_file(stored, form, path, self.targets).problems
                 if problems:
                     raise problems[0]
         except SpecdecError as error:

@@ -110,7 +110,7 @@ def _clips(view: View, recordings: Sequence[InputFile]) -> dict[str, str]:
 
 def _picture(found: Tuning, language: str, path: Path) -> bytes:
     """The frontier, in the format that a file's name ends in."""
-    from specdec_cli.plot.frontier_plot import frontier
+    from specdec_cli.tune.frontier_plot import frontier
 
     advice = f"Recommended: {found.recommended.label}" if found.recommended else "Nothing is recommended"
     if found.recommended is None and found.clips_needed is not None:

@@ -1,4 +1,4 @@
-"""The formats by name, and exporting transcripts to them."""
+"""The formats by name, and exporting transcripts to them. What writes a format is imported when it is written."""
 
 from __future__ import annotations
 
@@ -6,35 +6,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
-from specdec_cli.errors import ConfigError, WrongFileError
-from specdec_cli.export.annotation import eaf, kinds_of, textgrid
+from specdec_cli.errors import AudioError, ConfigError, WrongFileError
 from specdec_cli.export.folder import Folder, Written, shortened
 from specdec_cli.export.recordings import CaptionedRecording, Stored
-from specdec_cli.export.tables import audio_folder, database, table
-from specdec_cli.export.turns import rttm, srt, txt, vtt
 from specdec_cli.journal import StoredLine
 from specdec_cli.targets import STDOUT, Targets, to_stdout
 from specdec_cli.transcript.lines import head_of
-from specdec_cli.types import ExportFormat
+from specdec_cli.types import ExportFormat, PictureFormat
 
-_EACH: Final[Mapping[ExportFormat, Callable[[CaptionedRecording, Mapping[str, str], Path], str]]] = {
-    "textgrid": lambda recording, kinds, _: textgrid(recording, kinds),
-    "eaf": eaf,
-    "srt": lambda recording, *_: srt(recording),
-    "vtt": lambda recording, *_: vtt(recording),
-    "txt": lambda recording, *_: txt(recording),
-}
-"""Formats with a file per recording -> what makes its text of a recording, the `kinds_of` all, and the file's path."""
+FORMATS: Final[tuple[ExportFormat, ...]] = get_args(ExportFormat)
+PICTURES: Final[tuple[PictureFormat, ...]] = get_args(PictureFormat)
+SUFFIXES: Final[Mapping[ExportFormat, str]] = {name: f".{name}" for name in FORMATS} | {"textgrid": ".TextGrid"}
+"""Format -> ending of its files."""
 
-SUFFIXES: Final[Mapping[ExportFormat, str]] = {
-    **{name: f".{name}" for name in (*_EACH, "rttm", "csv")},
-    "textgrid": ".TextGrid",
-}
-"""Format -> ending of its files, of those that can be written to a file of any name."""
-_NAMED: Final = 3
-"""Recordings that are named in a message."""
+_Writer = Callable[[CaptionedRecording, Path], str | bytes]
+"""From a recording, and the path of the file about it, to the content of that file."""
 
 
 def format_of(target: Path) -> ExportFormat | None:
@@ -44,67 +32,53 @@ def format_of(target: Path) -> ExportFormat | None:
 
 def takes_several(name: ExportFormat) -> bool:
     """Whether one file of a format is of several recordings."""
-    return name not in _EACH
+    return name == "csv"
 
 
-def export(stored: Stored, formats: Sequence[ExportFormat], folder: Path, targets: Targets, *, naming: str) -> Written:
-    """Writes transcripts in other formats: a file per recording, or one file or folder named after the transcripts.
+def export(stored: Stored, formats: Sequence[ExportFormat], folder: Path, targets: Targets) -> Written:
+    """Writes transcripts in other formats: a CSV named after the transcripts, of other formats a file per recording.
 
-    `naming` says what names turns in RTTM (see `rttm`). What may not be replaced in the folder is left alone.
+    What may not be replaced in the folder is left alone.
 
     Raises:
         TranscriptError: the transcripts cannot be read, or the folder cannot be written at all.
     """
     target, recordings = Folder(folder, targets), _recordings(stored, formats)
     for name in formats:
-        try:
-            if name == "audiofolder":
-                _put_audio_folder(recordings, target)
-                continue
-            for file, text, recording in _files(name, stored, recordings, folder, naming):
-                target.put(file, text, recording)
-        except ConfigError as error:
-            target.result.problems.append(error)
+        if takes_several(name):
+            if stored.runs:
+                target.put(shortened(stored.transcripts.stem, SUFFIXES[name]), _table(stored))
+            continue
+        write = _writer(name, recordings)
+        for recording in recordings:
+            file = shortened(recording.name, SUFFIXES[name])
+            try:
+                target.put(file, write(recording, folder / file), recording.path)
+            except AudioError as error:  # a picture of a recording that is not there any more
+                target.result.problems.append(error)
     return target.result
 
 
-def _put_audio_folder(recordings: Sequence[CaptionedRecording], target: Folder) -> None:
-    """Writes `metadata.jsonl`; recordings that it cannot hold are a problem."""
-    text, left_out = audio_folder(recordings, target.path)
-    if len(left_out) < len(recordings):
-        target.put("metadata.jsonl", text)
-    if left_out:
-        more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
-        hint = "The folder to write to is that of the recordings; pieces have to be files of their own."
-        reasons = f"not in {target.path}, captioned in pieces, or not named in UTF-8"
-        message = f"metadata.jsonl leaves out {', '.join(left_out[:_NAMED])}{more}: {reasons}."
-        target.result.problems.append(WrongFileError(message, hint=hint))
-
-
-def export_file(stored: Stored, name: ExportFormat, file: Path, targets: Targets, *, naming: str) -> Written:
-    """Writes transcripts to one file of a format that has one, or to stdout; see `export`.
+def export_file(stored: Stored, name: ExportFormat, file: Path, targets: Targets) -> Written:
+    """Writes transcripts to one file of a format, or to stdout; see `export`.
 
     Raises:
         ConfigError: the format has a file per recording, and there are several.
+        AudioError: the recording of a picture cannot be read.
     """
-    recordings = _recordings(stored, [name])
-    if name in _EACH:
-        if len(recordings) != 1:
-            hint = "Name a folder, for a file per recording."
-            raise ConfigError(f"{stored.transcripts} has {len(recordings)} recordings, {file} is one file.", hint=hint)
-        recordings = [replace(recordings[0], name=file.stem)]
-    texts = [text for _, text, _ in _files(name, stored, recordings, file.parent, naming)]
+    contents = list(_contents(stored, name, file))
     if file == STDOUT:
-        to_stdout(text.removeprefix("\ufeff") for text in texts)  # which is for Excel, and for no pipe
-        return Written(len(texts))
+        # the byte order mark is for Excel, and for no pipe
+        to_stdout(text.removeprefix("\ufeff") if isinstance(text, str) else text for text in contents)
+        return Written(len(contents))
     folder = Folder(file.parent, targets)
-    for text in texts:
-        folder.put(file.name, text)
+    for content in contents:
+        folder.put(file.name, content)
     return folder.result
 
 
 def text_of(name: ExportFormat, content: bytes) -> str:
-    """Transcripts of one recording (JSON lines) in a format that has a file per recording and does not name it.
+    """Transcripts of one recording (JSON lines) as a TextGrid or as subtitles.
 
     Raises:
         TranscriptError: they are malformed, without a caption, or of several recordings.
@@ -117,7 +91,20 @@ def text_of(name: ExportFormat, content: bytes) -> str:
             "Captions of exactly one recording can be exported.", hint="Send its transcripts as they came."
         )
     recording = CaptionedRecording.of(lines[0].key.path, "", lines, place, datetime.now(UTC))
-    return _EACH[name](recording, kinds_of([recording]), place)
+    return str(_writer(name, [recording])(recording, place))
+
+
+def _contents(stored: Stored, name: ExportFormat, file: Path) -> Iterator[str | bytes]:
+    """The content of the one file of a format, or nothing if there is nothing to write."""
+    recordings = _recordings(stored, [name])
+    if takes_several(name):
+        if stored.runs:
+            yield _table(stored)
+    elif len(recordings) == 1:
+        yield _writer(name, recordings)(replace(recordings[0], name=file.stem), file)
+    else:
+        hint = "Name a folder, for a file per recording."
+        raise ConfigError(f"{stored.transcripts} has {len(recordings)} recordings, {file} is one file.", hint=hint)
 
 
 def _recordings(stored: Stored, formats: Sequence[ExportFormat]) -> list[CaptionedRecording]:
@@ -125,19 +112,27 @@ def _recordings(stored: Stored, formats: Sequence[ExportFormat]) -> list[Caption
     return [] if set(formats) == {"csv"} else list(stored)
 
 
-def _files(
-    name: ExportFormat, stored: Stored, recordings: Sequence[CaptionedRecording], folder: Path, naming: str
-) -> Iterator[tuple[str, str, str | None]]:
-    """The files of a format: name in the folder, text, and the recording that it is about if it is about one."""
-    stem = stored.transcripts.stem
-    if name == "csv" and stored.runs:
-        yield shortened(stem, ".csv"), table(stored), None
-    elif name == "rttm" and recordings:
-        yield shortened(stem, ".rttm"), rttm(recordings, naming), None
-    elif name == "audformat" and recordings:
-        yield from ((f"audformat/{file}", text, None) for file, text in database(recordings).items())
-    elif name in _EACH:
-        kinds = kinds_of(recordings)
-        for recording in recordings:
-            file = shortened(recording.name, SUFFIXES[name])
-            yield file, _EACH[name](recording, kinds, folder / file), recording.path
+def _table(stored: Stored) -> str:
+    from specdec_cli.export.tables import table
+
+    return table(stored)
+
+
+def _writer(name: ExportFormat, recordings: Sequence[CaptionedRecording]) -> _Writer:
+    """What writes a format with a file per recording, for recordings that are exported together."""
+    if name in ("srt", "vtt"):
+        from specdec_cli.export import subtitles
+
+        cues = subtitles.srt if name == "srt" else subtitles.vtt
+        return lambda recording, _: cues(recording)
+    if name in ("textgrid", "eaf"):
+        from specdec_cli.export import annotation
+
+        kinds = annotation.kinds_of(recordings)
+        if name == "textgrid":
+            return lambda recording, _: annotation.textgrid(recording, kinds)
+        return lambda recording, file: annotation.eaf(recording, kinds, file)
+    from specdec_cli.export.timeline import timeline
+
+    kind = next(each for each in PICTURES if each == name)
+    return lambda recording, _: timeline(recording, kind)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from specdec_cli.errors import ConfigError, WrongFileError
 from specdec_cli.inputs.find import common_folder, relative_name
 from specdec_cli.inputs.recording import InputFile, Key
+from specdec_cli.labels import Lexicon
 from specdec_cli.text import one_line
 from specdec_cli.transcript.lines import Line, latest, stored_lines
 from specdec_cli.written import digest
 
 if TYPE_CHECKING:
-    from specdec_cli.labels import Lexicon
     from specdec_cli.transcript.records import TranscriptHead
 
 
@@ -82,7 +82,7 @@ class Stored:
 
     transcripts: Path
     base: str  # absolute folder that names are relative to
-    runs: Mapping[Key, Sequence[Line]]  # clip -> its lines, without settings
+    runs: Mapping[Key, Sequence[Line]]  # clip -> its lines, without settings but for the track
     replaced: int  # how many clips were captioned again later on
 
     @classmethod
@@ -98,13 +98,13 @@ class Stored:
         """Reads the lines of `mode`, clips in the order of `inputs` and then of the file.
 
         Without `base` it is the deepest folder that holds all recordings. `lexicon` finds the classes that captions
-        name, for lines without labels; None: they stay without.
+        name, for lines without labels; None: the shipped one.
 
         Raises:
             TranscriptError: the file holds something other than transcripts, or cannot be read.
             ConfigError: a clip has captions in several modes.
         """
-        found: dict[Key, list[Line]] = {}
+        words, found = lexicon or Lexicon.shipped(), dict[Key, list[Line]]()
         for line in stored_lines(transcripts):
             head, lines = line.head, found.setdefault(line.key, [])
             if mode not in (None, head.mode):
@@ -114,10 +114,10 @@ class Stored:
                     f"{transcripts} has captions of {head.file} in several modes, e.g. {other} and {head.mode}.",
                     hint=f"Choose one with --only-mode {other}, for example.",
                 )
-            known: dict[str, Any] = {"settings": {}}
-            if lexicon is not None and head.labels is None and head.good:
+            known: dict[str, Any] = {"settings": {"track": head.settings.get("track")}}
+            if head.labels is None and head.good:
                 text = head.caption or "", head.language
-                known |= {"labels": lexicon.labels(*text), "emotions": lexicon.emotions(*text)}
+                known |= {"labels": words.labels(*text), "emotions": words.emotions(*text)}
             lines.append(replace(line, head=head.model_copy(update=known)))
         order = dict.fromkeys([*(item.key for item in inputs if item.key in found), *found])
         runs = {key: latest(found[key]) for key in order if found[key]}

@@ -73,7 +73,7 @@ def read_sound(
 @lru_cache(maxsize=1)
 def whole_recording(file: str, sha256: str, channel: int | None = None, track: int | None = None) -> Samples:
     """A whole recording, float32 mono [n] at 16 kHz; silence stands where its sound begins late."""
-    (piece,) = _pieces(file, sha256, None, channel, track)
+    (piece,) = pieces_of(file, sha256, None, channel, track)
     return np.pad(piece.samples, (round(piece.start_s * SAMPLE_RATE), 0))
 
 
@@ -83,7 +83,7 @@ def pieces_of(
     spans: Sequence[tuple[float, float]] | None,
     channel: int | None = None,
     track: int | None = None,
-) -> Iterator[Samples]:
+) -> Iterator[AudioPiece]:
     """Pieces of a recording of any length, one in memory at a time: float32 mono [n] at 16 kHz.
 
     `spans` are their starts and ends, seconds, sorted; None: all of it as one piece.
@@ -91,12 +91,6 @@ def pieces_of(
     Raises:
         SoundUnavailable: the file is gone, cannot be read, or is not the one that was captioned.
     """
-    return (piece.samples for piece in _pieces(file, sha256, spans, channel, track))
-
-
-def _pieces(
-    file: str, sha256: str, spans: Sequence[tuple[float, float]] | None, channel: int | None, track: int | None
-) -> Iterator[AudioPiece]:
     cuts = None if spans is None else [Cut(start, end, place="the transcript") for start, end in spans]
     longest_s = math.inf if spans is None else max(end - start for start, end in spans)
     try:

@@ -50,8 +50,8 @@ def test_an_option_means_the_same_in_every_command():
     for name in COMMANDS:
         for parameter in parameters_of(name):
             meanings.setdefault(parameter.opts[0], set()).add(parameter.help)
-    # what is written; in which format; of what; with --labels or not; one of them or several
-    several = {"--output", "--to", "--attribute", "--lexicon", "--batch-size", "--mode", "--gate", "-k"}
+    # what is written; with --labels or not; one of them or several
+    several = {"--output", "--lexicon", "--batch-size", "--mode", "--gate", "-k"}
     assert {flag for flag, helps in meanings.items() if len(helps) > 1} == several
 
 

@@ -13,7 +13,7 @@ from tests.mini_pair import write_voice
 Run = Callable[..., Outcome]
 BEGINS = {
     "srt": "1\n00:00:00,000 --> ", "vtt": "WEBVTT\n", "TextGrid": 'File type = "ooTextFile"', "eaf": "<?xml",
-    "csv": "\ufeffname,id,file", "txt": "", "rttm": "SPEAKER 0 1 0.000 ",
+    "csv": "\ufeffname,id,file", "svg": "<svg ",
 }  # fmt: skip
 
 
@@ -45,20 +45,20 @@ def test_the_ending_says_what_is_written(run, specdec, clip):
 
 def test_an_export_is_replaced_until_somebody_edits_it_and_then_by_consent(run, clip):
     for language in ("zh", "en"):
-        assert run(clip, "-o", "0.txt", "-l", language).code == 0
-    assert Path("0.txt").read_text("utf-8").isascii()
-    Path("0.txt").write_text("mine")
-    refused = run(clip, "-o", "0.txt", loads=False)
+        assert run(clip, "-o", "0.vtt", "-l", language).code == 0
+    assert Path("0.vtt").read_text("utf-8").isascii()
+    Path("0.vtt").write_text("mine")
+    refused = run(clip, "-o", "0.vtt", loads=False)
     assert (refused.code, "specdec did not write it, or it was edited since" in refused.err) == (2, True)
-    assert Path("0.txt").read_text() == "mine"
-    assert run(clip, "-o", "0.txt", "--overwrite").code == 0
-    assert Path("0.txt").read_text("utf-8") != "mine"
+    assert Path("0.vtt").read_text() == "mine"
+    assert run(clip, "-o", "0.vtt", "--overwrite").code == 0
+    assert Path("0.vtt").read_text("utf-8") != "mine"
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("0.wav", "-o", "x.docx"), "Name it x.jsonl for transcripts, or after an export: .textgrid, .eaf, .srt"),
+        (("0.wav", "-o", "x.docx"), "Name it x.jsonl for transcripts, or after an export: .csv, .textgrid, .eaf, .srt"),
         (("0.wav", "-o", "x"), "has no ending of a format"),
         (("0.wav", "1.wav", "-o", "x.srt"), "--output FILE.jsonl --export srt"),
         (("0.wav", "-o", "x.csv", "--retry-failed"), "is an export, which no run resumes"),
@@ -79,8 +79,6 @@ def test_several_recordings_and_one_that_is_broken(run, clip):
     Path("2.wav").write_bytes(b"RIFF" + bytes(40))
     assert run("0.wav", "1.wav", "2.wav", "-o", "all.csv").code == 1
     assert Path("all.csv").read_text("utf-8").count("\n") == 4
-    assert run("0.wav", "1.wav", "2.wav", "-o", "all.rttm").code == 1
-    assert Path("all.rttm").read_text("utf-8").count("\n") == 2
     assert run("2.wav", "-o", "2.srt").code == 1
     assert not Path("2.srt").exists()
 

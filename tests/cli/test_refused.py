@@ -57,7 +57,7 @@ OUTPUTS: list[Row] = [
     ("caption a.wav -o a.wav", "is one of the files that are read"),
     ("caption a.wav -o -", "--json"),
     ("caption a.wav -o new", "has no ending of a format that is written"),
-    ("batch a.wav -o new.xlsx", "Name it new.jsonl for transcripts, or after an export: .TextGrid, .eaf, .srt"),
+    ("batch a.wav -o new.xlsx", "Name it new.jsonl for transcripts, or after an export: .csv, .TextGrid, .eaf, .srt"),
     ("compare a.wav -o new.xlsx", "specdec export"),
     ("caption a.wav -o mine.csv", "mine.csv exists, and specdec did not write it"),
     ("caption a.wav --segment cuts.csv -o cuts.csv", "is one of the files that are read"),
@@ -82,10 +82,6 @@ OUTPUTS: list[Row] = [
     ("export captions.jsonl --to srt -o captions.jsonl", "captions.jsonl is not a folder"),
     ("export captions.jsonl --to srt --only-mode cloud", "no captions"),
     ("export two.jsonl -o x.srt", "two.jsonl has 2 recordings"),
-    ("plot captions.jsonl --attribute mood", "The lexicon has no attribute 'mood'"),
-    ("plot captions.jsonl --to jpg", "--to takes svg, png, pdf, not 'jpg'"),
-    ("plot captions.jsonl --only-mode cloud", "has no captions"),
-    ("plot two.jsonl -o p.svg", "gives 2 pictures"),
 ]
 STUDIES: list[Row] = [
     ("compare a.wav --mode edge", "leaves nothing to compare"),
@@ -118,12 +114,11 @@ FILES: list[tuple[str, str, int]] = [
     ("batch a.wav -o settings.json --overwrite", "settings.json does not end in .jsonl", 2),
     ("export a.wav", "a.wav is a recording, and transcripts are read here", 2),
     ("review a.wav", "a.wav is a recording, and transcripts are read here", 2),
-    ("plot settings.json", "Name a file of transcripts (.jsonl)", 2),
-    ("export captions.jsonl --to rttm --attribute pitch", "no pitch to name them by", 1),
+    ("export settings.json --to png", "Name a file of transcripts (.jsonl)", 2),
+    ("export captions.jsonl -o talk.png", "A picture shows the sound", 1),
     ("export captions.jsonl -o mine.srt", "specdec did not write it", 2),
     ("export captions.jsonl -o mine.csv", "or replace it: --overwrite", 2),
     ("export none.jsonl --to srt", "none.jsonl cannot be read", 2),
-    ("plot captions.jsonl -o mine.svg", "specdec did not write it", 2),
 ]
 PIPES = [  # a pipe is not waited for: opening one would wait for its other end
     "caption a.wav --lexicon pipe.yaml",

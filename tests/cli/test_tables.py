@@ -55,27 +55,6 @@ def test_reading_cuts_is_shown(specdec, clip):
     assert (outcome.code, "loading cuts: " in outcome.err) == (0, True), outcome.err
 
 
-def test_an_audiofolder_needs_to_know_which(specdec, clip):
-    Path("t.jsonl").write_text(piece(None, None, file=str(clip)) + "\n", "utf-8")
-    asked = (
-        ("export", "t.jsonl", "--to", "audiofolder"),
-        ("batch", clip, "-o", "o.jsonl", "--export", "audiofolder"),
-        ("caption", clip, "-o", "o.jsonl", "--export", "srt,audiofolder"),
-    )
-    for command in asked:
-        outcome = specdec(*command, loads=False)
-        assert (outcome.code, "the folder of the recordings" in outcome.err) == (2, True), outcome.err
-    assert sorted(path.name for path in Path().iterdir()) == ["a.wav", "t.jsonl"]
-    assert specdec("export", "t.jsonl", "--to", "audiofolder", "-o", ".").code == 0
-
-
-def test_hints_name_options_that_the_command_has(specdec, clip):
-    assert specdec("caption", clip, "-o", "o.csv", "--set", "decoding.max_new_tokens=2").code == 0
-    for command, has in (("caption", True), ("listen", False)):
-        err = specdec(command, *([clip] if has else []), "-o", "o.csv").err
-        assert ("exists already" in err, "--overwrite" in err) == (True, has), err
-
-
 @pytest.mark.parametrize("command", ["caption", "batch"])
 def test_the_line_of_what_failed_names_its_place(specdec, clip, command):
     Path("bad.wav").write_bytes(b"RIFF" + bytes(60))

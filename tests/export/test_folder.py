@@ -15,7 +15,7 @@ from tests.export.lines import piece, write
 
 
 def exported(stored: Stored, folder: Path, *formats: str) -> Written:
-    return export(stored, formats, folder, Targets(), naming="speaker")
+    return export(stored, formats, folder, Targets())
 
 
 def captions(stored: Stored) -> list[tuple[int, str]]:
@@ -64,17 +64,17 @@ def test_recordings_of_one_name_keep_their_suffixes_and_folders(tmp_path):
     assert names[:3] == ["x/1.wav", "x/1.mp3", "y/1"]
     assert all(name.startswith(("y/A b.wav-", "y/a_b.wav-", "y/a b.wav-")) for name in names[3:])
     assert len({name.casefold().replace(" ", "_") for name in names}) == len(files)
-    assert exported(stored, tmp_path / "out", "srt", "txt").count == 12
+    assert exported(stored, tmp_path / "out", "srt", "vtt").count == 12
 
 
 def test_hostile_names_stay_inside_the_folder(tmp_path):
     lines = [piece(0, 1, file="/d/=a\n<b>.wav"), piece(0, 1, file="/d/c.wav", id="../../c")]
     lines.append(piece(0, 1, file=os.fsdecode(b"/d/\xcb\xb5.wav")))
-    done = exported(Stored.read(write(tmp_path, *lines)), tmp_path / "out", "textgrid", "eaf", "vtt", "txt", "csv")
+    done = exported(Stored.read(write(tmp_path, *lines)), tmp_path / "out", "textgrid", "eaf", "vtt", "csv")
     assert not done.problems
     assert sorted(os.listdir(tmp_path)) == ["captions.jsonl", "out"]
     assert all(len(os.fsencode(name)) <= 255 for name in os.listdir(tmp_path / "out"))
-    assert {"c.TextGrid", "c.eaf", "c.vtt", "c.txt"} <= set(os.listdir(tmp_path / "out"))
+    assert {"c.TextGrid", "c.eaf", "c.vtt"} <= set(os.listdir(tmp_path / "out"))
 
 
 def test_the_last_captions_of_a_clip_count_and_its_pieces_are_in_order(tmp_path):
@@ -102,6 +102,6 @@ def test_captions_of_several_modes_need_a_choice(tmp_path):
 def test_a_table_has_lines_that_do_not_say_where_their_piece_is(tmp_path):
     stored = Stored.read(write(tmp_path, piece(None, None).replace('"duration_s":3.0', '"duration_s":null')))
     assert exported(stored, tmp_path / "out", "csv").count == 1
-    assert export_file(stored, "csv", tmp_path / "one.csv", Targets(), naming="speaker").count == 1
+    assert export_file(stored, "csv", tmp_path / "one.csv", Targets()).count == 1
     with pytest.raises(TranscriptError, match="does not say where its piece begins and ends"):
         exported(stored, tmp_path / "out", "csv", "srt")

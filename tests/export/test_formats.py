@@ -2,7 +2,6 @@
 
 import csv
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -33,9 +32,9 @@ PIECES = (
 )  # fmt: skip
 
 
-def exported(folder: Path, name: ExportFormat, *lines: str, naming: str = "speaker") -> list[Path]:
+def exported(folder: Path, name: ExportFormat, *lines: str) -> list[Path]:
     """The files of a format."""
-    done = export(Stored.read(write(folder, *lines)), [name], folder / "out", Targets(), naming=naming)
+    done = export(Stored.read(write(folder, *lines)), [name], folder / "out", Targets())
     assert not done.problems
     return sorted(path for path in (folder / "out").rglob("*.*"))
 
@@ -83,7 +82,7 @@ def test_pieces_that_touch_but_for_rounding_share_a_boundary(tmp_path):
     (file,) = exported(
         tmp_path, "textgrid", *(line.replace('"speaker"', '"recording_s":3.0,"speaker"') for line in lines)
     )
-    (tier,) = tgt.read_textgrid(str(file), encoding="utf-8", include_empty_intervals=True).tiers
+    tier, *_ = tgt.read_textgrid(str(file), encoding="utf-8", include_empty_intervals=True).tiers
     assert [(i.start_time, i.end_time) for i in tier] == [(0, 1.234), (1.234, 2), (2, 3)]
 
 
@@ -104,8 +103,7 @@ def test_textgrids_of_one_export_have_the_same_tiers_in_one_order(tmp_path):
 @pytest.mark.parametrize(
     ("name", "mark"),
     [("textgrid", '"no_speech refusal"'), ("eaf", ">no_speech refusal<"), ("srt", "Hm. [no_speech refusal]"),
-     ("vtt", "Hm. [no_speech refusal]"), ("csv", ",no_speech refusal"), ("txt", "Hm. [no_speech refusal]"),
-     ("rttm", "<NA> no_speech <NA>"), ("audformat", ",no_speech refusal")],
+     ("vtt", "Hm. [no_speech refusal]"), ("csv", ",no_speech refusal")],
 )  # fmt: skip
 def test_what_is_no_description_is_marked(tmp_path, name, mark):
     flagged = piece(0.0, 1.0, "Hm.", flags=["no_speech", "refusal"], labels={"emotion": None})
@@ -167,51 +165,6 @@ def test_vtt(tmp_path):
 TIMES = [(0.0, 1.5), (1.0, 2.337), (1.2, 4.0), (4.0, 7200.0)]
 
 
-def turns(text: str) -> Iterator[tuple[str, float, float, str]]:
-    """As NIST describes the format: ten fields between white space."""
-    for line in text.splitlines():
-        kind, uri, channel, start, length, *nothing, name, confidence, lookahead = line.split()
-        assert (kind, channel, nothing, confidence, lookahead) == ("SPEAKER", "1", ["<NA>"] * 2, "<NA>", "<NA>")
-        yield uri, float(start), round(float(start) + float(length), 3), name
-
-
-@pytest.mark.parametrize(
-    ("naming", "names"),
-    [
-        ("speaker", [ANN, "=Bob_<x>", ANN, ANN, "unknown"]),
-        ("pitch", ["unknown", "low", "low", "unknown", "unknown"]),
-        ("emotion", ["happy", "sad", "unknown", "sad", "unknown"]),
-    ],
-)
-def test_rttm(tmp_path, naming, names):
-    (file,) = exported(tmp_path, "rttm", *PIECES, piece(8, 9), naming=naming)
-    found = list(turns(file.read_text("utf-8")))
-    assert {uri for uri, *_ in found} == {"会议_1"}
-    assert [(start, end) for _, start, end, _ in found] == [*TIMES, (8, 9)]
-    assert [name for *_, name in found] == names
-
-
-@pytest.mark.filterwarnings("ignore:The inplace keyword")  # of pandas, about audformat
-def test_audformat(tmp_path):
-    audformat = pytest.importorskip("audformat")
-    chinese = piece(None, None, "- 女声。", file="/data/b/2.wav", language="zh")
-    exported(tmp_path, "audformat", *PIECES, chinese)
-    database = audformat.Database.load(str(tmp_path / "out" / "audformat"))
-    assert database.languages == []  # of the captions, not of the speech
-    table = database["pieces"].get()
-    assert list(table.index.names) == ["file", "start", "end"]
-    assert [(s.total_seconds(), e.total_seconds()) for _, s, e in table.index] == [*TIMES, (0.0, 3.0)]
-    assert {file for file, *_ in table.index} == {"/data/会议 1.wav", "/data/b/2.wav"}
-    first = table.iloc[0]
-    assert (first["caption"], first["emotion"], first["speaker"]) == (ONE_LINE, "happy", ANN)
-    assert (first["score_emotion_happy"], first["measured_f0_median_hz"]) == (0.75, 201.5)
-    assert (bool(first["needs_review"]), bool(first["agrees_emotion"])) == (True, False)
-    assert table["pitch"].isna().tolist() == [True, False, False, True, True]
-    assert list(table["language"]) == ["eng"] * 4 + ["zho"]
-    assert (table.iloc[1]["speaker"], table.iloc[4]["caption"]) == (BOB, "- 女声。")
-    assert list(database.schemes["emotion"].labels) == ["happy", "sad"]
-
-
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 @pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@a", "'=1", "x{}=1+1", 'x{}"=1+1"', "x{} -1"])
 def test_a_table_has_no_formulas_whatever_a_program_takes_as_its_separator(tmp_path, separator, formula):
@@ -246,7 +199,7 @@ def test_a_table_has_a_column_for_every_class_figure_and_agreement(tmp_path):
     assert (row["agrees_emotion"], row["agrees_pitch"]) == ("false", "")
 
 
-@pytest.mark.parametrize("name", ["srt", "vtt", "txt"])
+@pytest.mark.parametrize("name", ["srt", "vtt"])
 def test_degraded_captions_are_marked(tmp_path, name):
     lines = piece(0, 1), piece(1, 2, "Hm.", degraded="gone", flags=["refusal"])
     (file,) = exported(tmp_path, name, *lines)
@@ -257,7 +210,7 @@ def test_degraded_captions_are_marked(tmp_path, name):
 def test_names_are_shortened_to_what_file_systems_take_and_stay_different(tmp_path, stem):
     files = [f"/d/{stem}.wav", f"/d/{stem[:-1]}c.wav"]
     stored = Stored.read(write(tmp_path, *(piece(0, 1, file=file) for file in files)))
-    done = export(stored, ["textgrid", "srt", "eaf"], tmp_path / "out", Targets(), naming="speaker")
+    done = export(stored, ["textgrid", "srt", "eaf"], tmp_path / "out", Targets())
     assert (done.problems, done.count) == ([], 6)
     assert len(list((tmp_path / "out").glob("*.TextGrid"))) == 2
 

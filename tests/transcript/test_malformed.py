@@ -13,7 +13,6 @@ from specdec_cli.evaluate.running import StoredRuns
 from specdec_cli.export.formats import export
 from specdec_cli.export.recordings import Stored
 from specdec_cli.labels import Lexicon
-from specdec_cli.plot.timeline import timelines
 from specdec_cli.review.review_page import read_pieces
 from specdec_cli.targets import Targets
 from specdec_cli.transcript import Transcript
@@ -35,8 +34,7 @@ DAMAGE: dict[str, str] = {
 READERS: dict[str, Callable[[Path], object]] = {
     "batch, caption": lambda path: Output(path, lambda _: ()),
     "compare": lambda path: StoredRuns(path, lambda _: ()),
-    "export": lambda path: export(Stored.read(path), ["csv", "srt"], path.parent / "out", Targets(), naming=None),
-    "plot": lambda path: list(timelines(Stored.read(path), "emotion", ["happy"])),
+    "export": lambda path: export(Stored.read(path), ["csv", "srt"], path.parent / "out", Targets()),
     "review": lambda path: read_pieces([path], Lexicon.load(), None),
 }
 
@@ -73,7 +71,7 @@ def test_times_of_no_piece_are_refused_by_what_needs_them(tmp_path, times):
     path = tmp_path / "o.jsonl"
     values = json.loads(good_line("/b.wav", start_s=1.0, end_s=2.0, duration_s=1.0).to_json()) | times
     path.write_text(json.dumps(values, separators=(",", ":")) + "\n")
-    for reader in ("export", "plot", "review"):
+    for reader in ("export", "review"):
         with pytest.raises(TranscriptError, match="does not say where its piece begins and ends"):
             READERS[reader](path)
 

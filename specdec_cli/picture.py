@@ -1,4 +1,4 @@
-"""The common parts of pictures: matplotlib, fonts, colours, and the writing of image files."""
+"""The common parts of pictures: matplotlib, fonts, colours, and image files."""
 
 from __future__ import annotations
 
@@ -38,17 +38,14 @@ _SETTINGS: Final[Any] = {
 }
 
 
-def picture(draw: Callable[[Figure], None], kind: str, description: str) -> tuple[bytes, bool]:
-    """An image file of one of `KINDS` with what `draw` draws, in this project's style.
-
-    Returns the file, the same bytes each time on one machine, and whether its fonts have all of the characters.
-    """
+def picture(draw: Callable[[Figure], None], kind: str, description: str) -> bytes:
+    """An image file of one of `KINDS` with what `draw` draws, in this project's style, the same bytes each time."""
     import matplotlib
     from matplotlib.figure import Figure
 
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # fonts that this machine does not have
-    with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings(record=True) as noted:
-        warnings.simplefilter("always")
+    with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about characters that no font here has
         file = io.BytesIO()
         about: dict[str, Any] = {
             "svg": {"Creator": "specdec", "Date": None, "Description": description},
@@ -59,4 +56,16 @@ def picture(draw: Callable[[Figure], None], kind: str, description: str) -> tupl
         draw(figure)
         figure.savefig(file, format=kind, dpi=150, metadata=about[kind])
     start = file.getvalue().index(b"<svg") if kind == "svg" else 0  # without what XML puts before it
-    return file.getvalue()[start:], not any("missing from" in str(note.message) for note in noted)
+    return file.getvalue()[start:]
+
+
+def mixed(colour: str, share: float) -> str:
+    """A colour, `#rrggbb`, of which this share is left, on white."""
+    parts = (round(255 - share * (255 - int(colour[at : at + 2], 16))) for at in (1, 3, 5))
+    return "#" + "".join(f"{part:02x}" for part in parts)
+
+
+def is_light(colour: str) -> bool:
+    """Whether dark letters are easier to read on a colour, `#rrggbb`, than white ones."""
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return 0.299 * red + 0.587 * green + 0.114 * blue > 140

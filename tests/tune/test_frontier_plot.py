@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from specdec_cli.plot.frontier_plot import frontier
 from specdec_cli.stats import Interval
+from specdec_cli.tune.frontier_plot import frontier
 from specdec_cli.types import Cost
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from specdec_cli.plot.picture import COLOURS, INK, LINE, MUTED, picture
+from specdec_cli.picture import COLOURS, INK, LINE, MUTED, picture
 from specdec_cli.types import COSTS, Cost
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def frontier(points: Sequence[TunedPoint], gap: Interval, *, what: str, title: s
         what: it is measured in, in words.
         kind: one of `picture.KINDS`.
     """
-    return picture(lambda figure: _draw(figure, points, gap, what, title), kind, title)[0]
+    return picture(lambda figure: _draw(figure, points, gap, what, title), kind, title)
 
 
 def _draw(figure: Figure, points: Sequence[TunedPoint], gap: Interval, what: str, title: str) -> None:

@@ -1,13 +1,11 @@
-"""Captions as subtitles, SubRip (SRT) and WebVTT, as plain text, and as speaker turns (RTTM)."""
+"""Captions as subtitles: SubRip (SRT) and WebVTT."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from html import escape
 from typing import Final
 
-from specdec_cli.errors import ConfigError
 from specdec_cli.export.recordings import CaptionedPiece, CaptionedRecording
 from specdec_cli.format import marked
 from specdec_cli.text import one_line
@@ -58,43 +56,6 @@ def vtt(recording: CaptionedRecording) -> str:
     return "\n".join(cues)
 
 
-def txt(recording: CaptionedRecording) -> str:
-    """The caption of each piece on a line of its own."""
-    return "".join(f"{_marked(piece)}\n" for piece in recording.pieces)
-
-
-def rttm(recordings: Iterable[CaptionedRecording], naming: str) -> str:
-    """One line per piece: `SPEAKER recording channel start duration <NA> <NA> name <NA> <NA>`, times in s.
-
-    The channel is 1 where all are mixed.
-
-    Fields are separated by white space, which becomes `_` inside one; `"`, a quote to readers of tables, becomes `'`.
-    Format: NIST, The 2009 (RT-09) Rich Transcription Meeting Recognition Evaluation Plan, appendix A.
-
-    `naming`: `speaker`, or the attribute whose class names a turn; `unknown` where it is not known, and `no_speech`
-    where no speech was found.
-
-    Raises:
-        ConfigError: no piece names a class of the attribute.
-    """
-    column = "speaker" if naming == "speaker" else f"label_{naming}"
-    lines, named = [], naming == "speaker"
-    for recording in recordings:
-        for piece in recording.pieces:
-            name = piece.details.get(column)
-            named = named or bool(name)
-            turn = "no_speech" if "no_speech" in piece.details.get("flags", "").split() else _field(name or "")
-            times = f"{piece.start_ms / 1000:.3f} {(piece.end_ms - piece.start_ms) / 1000:.3f}"
-            channel = piece.details.get("channel", 1)
-            lines.append(f"SPEAKER {_field(recording.name)} {channel} {times} <NA> <NA> {turn} <NA> <NA>\n")
-    if not named:
-        raise ConfigError(
-            f"RTTM names turns, and the transcripts have no {naming} to name them by.",
-            hint="Classes come with --labels; without --attribute turns are named after their speakers.",
-        )
-    return "".join(lines)
-
-
 def _marked(piece: CaptionedPiece) -> str:
     """The caption with its flags, and a mark where the edge wrote on without the cloud."""
     flags = [piece.details.get("flags", ""), "degraded" if piece.line.head.degraded else ""]
@@ -103,8 +64,3 @@ def _marked(piece: CaptionedPiece) -> str:
 
 def _times(piece: CaptionedPiece, point: str) -> str:
     return f"{clock(piece.start_ms, point)} --> {clock(piece.end_ms, point)}"
-
-
-def _field(text: str) -> str:
-    """A field without blanks. An empty one becomes `unknown`, not <NA>, which pandas reads as no text."""
-    return "_".join(one_line(text).replace('"', "'").split()) or "unknown"
