@@ -63,6 +63,7 @@ class Captioner:
     """
 
     def __init__(self, config: Config, pair: Pair, load_s: float | None = None, *, cuts: Cuts | None = None) -> None:
+        pair.require_mode(config.decoding.mode)
         self.config, self.pair = config, pair
         self.sampling_rate = pair.writer.sampling_rate
         self.window_s = min(model.processor.window_s for model in pair.models.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from specdec_cli.config import Config, ResolvedConfig
@@ -125,8 +127,7 @@ def _gate(config: Config) -> str:
 def _needs(config: Config) -> Iterator[Check]:
     """Size, number format, memory and download of the models that run here; nothing is loaded."""
     try:
-        from specdec_cli.models.download import size
-        from specdec_cli.models.loading import forecast
+        from specdec_cli.models.loading import forecast, size
 
         models = {role: model for role, model in config.models.items() if model.url is None}
         here = {role: forecast(model, offline=config.runtime.offline) for role, model in models.items()}
@@ -134,14 +135,41 @@ def _needs(config: Config) -> Iterator[Check]:
         yield Check("models", "fail", _sentence(error))
         return
     taken = Counter[str]()  # bytes, by device
-    for role, (needs, download) in here.items():
+    for role, needs in here.items():
         other = f", of which {size(taken[needs.device])} are the edge's" if taken[needs.device] else ""
         taken[needs.device] += needs.bytes
-        fits = needs.config.device_map is not None or taken[needs.device] <= needs.free
+        fits = models[role].device_map is not None or taken[needs.device] <= needs.free
         advice = "" if fits else f"{other}. Instead: {role}.{_SMALLER}"
         yield Check(f"{role}-needs", "ok" if fits else "warn", f"{needs}{advice}")
-        if download is not None:
-            yield Check(f"{role}-files", "ok" if download.fits else "fail", str(download), download.total)
+        if needs.download:
+            yield _download(role, needs.download)
+    if len(models) == 2:
+        yield _checked("vocabulary", lambda: _vocabulary(config))
+
+
+def _download(role: str, number: int) -> Check:
+    """Whether the disk has room for the weights of a model."""
+    from huggingface_hub import constants
+
+    from specdec_cli.models.loading import size
+
+    cache = Path(constants.HF_HUB_CACHE)
+    free = shutil.disk_usage(next(path for path in (cache, *cache.parents) if path.exists())).free
+    says = f"{size(number)} of weights to download; {size(free)} free in {cache}"
+    hint = "" if number < free else ". Free some space, or set HF_HUB_CACHE to a folder on a larger disk"
+    return Check(f"{role}-files", "ok" if number < free else "fail", f"{says}{hint}", number)
+
+
+def _vocabulary(config: Config) -> str:
+    """How many token ids edge and cloud share, by their tokenizers alone."""
+    from specdec_cli.models.loading import load_processor
+    from specdec_cli.models.processor import require_lossless, shared_vocab_size
+
+    edge, cloud = (load_processor(model, offline=config.runtime.offline) for model in config.models.values())
+    shared = shared_vocab_size(edge, cloud)
+    if config.decoding.mode == "lossless":
+        require_lossless(cloud, shared)
+    return f"edge and cloud share {shared:,} token ids"
 
 
 def _models(config: Config) -> Iterator[Check]:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from specdec_cli.cloud.vllm import Vllm
     from specdec_cli.config.model_schema import EdgeConfig, ModelConfig
     from specdec_cli.models.audio_lm import AudioLM
-    from specdec_cli.models.download import LoadWatch
+    from specdec_cli.models.loading import Tell
 
-Loading = Callable[[str], "AbstractContextManager[LoadWatch | None]"]
-"""Called with the name of what is loaded. The context lasts while it is loaded, and may yield a `LoadWatch`."""
+Loading = Callable[[str], "AbstractContextManager[Tell | None]"]
+"""Called with the name of what is loaded. The context lasts while it is loaded, and may yield a `Tell`."""
 
 
 def load_pair(config: Config, loading: Loading) -> Pair:
@@ -26,23 +26,23 @@ def load_pair(config: Config, loading: Loading) -> Pair:
     drafting: AudioLM | Vllm | None = None
     verifying: AudioLM | RemoteModel | None = None
     if edge is not None and "edge" in used:
-        with loading(f"edge: {edge.label}") as watch:
-            drafting = _loaded(config, edge, watch) if edge.url is None else _connect_edge(config, edge)
+        with loading(f"edge: {edge.label}") as tell:
+            drafting = _loaded(config, edge, tell) if edge.url is None else _connect_edge(config, edge)
     if cloud is not None and "cloud" in used:
-        with loading(f"cloud: {cloud.label}") as watch:
+        with loading(f"cloud: {cloud.label}") as tell:
             here = cloud.url is None
-            verifying = _loaded(config, cloud, watch) if here else _connect_cloud(config, cloud, drafting)
+            verifying = _loaded(config, cloud, tell) if here else _connect_cloud(config, cloud, drafting)
     return Pair.of(drafting, verifying)
 
 
-def _loaded(config: Config, model: ModelConfig, watch: LoadWatch | None) -> AudioLM:
+def _loaded(config: Config, model: ModelConfig, tell: Tell | None) -> AudioLM:
     import torch
 
     from specdec_cli.models.loading import load_model
 
     if config.runtime.threads is not None:
         torch.set_num_threads(config.runtime.threads)
-    return load_model(model, config.runtime, watch)
+    return load_model(model, config.runtime, tell)
 
 
 def _connect_edge(config: Config, edge: EdgeConfig) -> Vllm:

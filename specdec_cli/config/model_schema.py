@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -21,9 +21,8 @@ class ModelConfig(Section):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting("auto", "number format; auto: as stored")
     device_map: Literal["auto", "balanced", "sequential"] | None = setting(None, "spread over all devices; null: no")
     attention: Literal["sdpa", "eager", "flash_attention_2"] = setting("sdpa", "attention kernel")
-    quantization: Literal["int8", "int4"] | None = setting(None, "format of the decoder's weights; null: as stored")
-    encoder_dtype: Literal["int8"] | None = setting(
-        None, "format of the audio encoder (CPUs with VNNI); null: as dtype"
+    quantization: Literal["int4"] | dict[str, Any] | None = setting(
+        None, "int4: decoder in four bits, on a CPU; or transformers' own quantization_config; null: as stored"
     )
     graphs: Literal["auto", "on", "off"] = setting("auto", "CUDA graphs over fixed memory; on: on a CPU, too")
     instruction: fields.OwnInstruction | None = setting(None, 'for this model alone; "": none; null: that of `prompt`')

@@ -50,7 +50,8 @@ def _in_words(schema: Mapping[str, Any]) -> str:
         return f"{', '.join(kinds)} or {last}"
     if words := schema.get("enum", [schema["const"]] if "const" in schema else []):
         return ", ".join(words)
-    nouns = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "array": "a list of texts"}
+    nouns = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}
+    nouns |= {"array": "a list of texts", "object": "a mapping in a file"}
     bounds = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to" if "minimum" in schema else "up to"}
     limits = [f"{word} {_figure(schema[bound])}" for bound, word in bounds.items() if bound in schema]
     if "minimum" in schema and "maximum" not in schema:

@@ -29,7 +29,7 @@ from specdec_cli.transcript.updates import Update
 from specdec_cli.types import Finished, Prefill, Sent
 
 if TYPE_CHECKING:
-    from specdec_cli.models.download import Compilation, Download, LoadWatch
+    from specdec_cli.models.loading import Tell
 
 Form = Literal["live", "rows", "lines", "errors"]
 
@@ -79,25 +79,26 @@ class View:
         self.close()
 
     @contextmanager
-    def loading(self, what: str) -> Iterator[LoadWatch]:
-        """Show that `what` is being loaded, e.g. "edge: mini-edge", and its download; then the time that it took."""
+    def loading(self, what: str) -> Iterator[Tell]:
+        """Show that `what` is being loaded, e.g. "edge: mini-edge"; then the time that it took.
+
+        What it yields shows a sentence, and leaves the screen to the bars of a download.
+        """
         started = self._clock()
         if self._in_rows:
             self.status.open(f"loading {what}")
         else:
             self.say(f"loading {what} ...")
         try:
-            yield self._watch
+            yield self._tell
         finally:
             self.close()
         if self._in_rows:
             self.say(Text.assemble(f"loaded {clean(what)} ", (seconds(self._clock() - started), DIM)))
 
-    def _watch(self, task: Download | Compilation, done: int) -> None:
-        """Show that a download or a compilation begins, and how far it is."""
-        if done == 0:
-            self.say(str(task))
-        self.progress(done, task.total, [task.so_far(done)])
+    def _tell(self, sentence: str) -> None:
+        self.close()
+        self.say(sentence)
 
     def show(self, update: Update) -> None:
         """Show an update of a run; the first one has the event `Started`."""

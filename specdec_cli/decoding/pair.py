@@ -12,8 +12,8 @@ from specdec_cli.config.schema import Config
 from specdec_cli.decoding.guesses import OWN_SOURCES, Guesses, GuessTable, key_of
 from specdec_cli.decoding.length import capacity
 from specdec_cli.errors import ConfigError
-from specdec_cli.models.processor import Processor, Prompt, same_prompts, shared_vocab_size
-from specdec_cli.types import Decider, Source
+from specdec_cli.models.processor import Processor, Prompt, require_lossless, same_prompts, shared_vocab_size
+from specdec_cli.types import Decider, Mode, Source
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,6 +50,11 @@ class Pair:
         if one.sampling_rate != other.sampling_rate:
             raise ConfigError("edge and cloud take audio at different sampling rates")
         return cls(edge, cloud, shared_vocab_size(one, other))
+
+    def require_mode(self, mode: Mode) -> None:
+        """Raises TokenizerMismatchError if the pair cannot keep the cloud's own text in lossless mode."""
+        if mode == "lossless" and self.cloud is not None:
+            require_lossless(self.cloud.processor, self.vocab_size)
 
     @property
     def models(self) -> dict[Decider, AudioLM | RemoteModel]:

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from copy import copy
 from typing import Any, Final, Literal
 
@@ -18,6 +18,7 @@ from specdec_cli.errors import first_line
 from specdec_cli.models.compiled_steps import let_layers_compile
 from specdec_cli.models.families import CACHE
 from specdec_cli.models.fused import fuse_layers
+from specdec_cli.models.int4 import reading_a_prompt
 from specdec_cli.models.kernels import replace_layers
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.slots import ROOMS, Slots
@@ -46,6 +47,32 @@ def _empty_cache(config: Any) -> DynamicCache:
     return cache
 
 
+class ExactConvolutions:
+    """Within a block cuDNN does not round float32 to ten bits (TF32). Matrix products do not either.
+
+    The switch is the process's: the first of several threads in such blocks turns it off, the last one back.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._before = threading.Lock(), 0, True
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._before = torch.backends.cudnn.allow_tf32
+                torch.backends.cudnn.allow_tf32 = False
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                torch.backends.cudnn.allow_tf32 = self._before
+
+
+_EXACT: Final = ExactConvolutions()
+
+
 class AudioLM:
     """A loaded checkpoint: transformers' model in evaluation mode, and the processor that belongs to it.
 
@@ -53,8 +80,7 @@ class AudioLM:
         weights: their fingerprint; None: unknown.
         graphs: "auto", "on" or "off", see `ModelConfig.graphs`.
         compiled: whether the layers of recorded steps are compiled, see `Slots`.
-        quantization: "int8" or "int4" if its weights were packed when they were loaded; None: they are as stored.
-        encoder_dtype: see `replace_layers`.
+        quantization: what quantised its weights when they were loaded, such as "int4"; None: they are as stored.
     """
 
     is_remote: Literal[False] = False
@@ -68,11 +94,10 @@ class AudioLM:
         graphs: str = "off",
         compiled: bool = False,
         quantization: str | None = None,
-        encoder_dtype: str | None = None,
     ) -> None:
         self.module, self.processor, self.name = module, processor, processor.name
-        self.weights, self.quantization, self.encoder_dtype = weights, quantization, encoder_dtype
-        replace_layers(module, encoder_dtype)
+        self.weights, self.quantization = weights, quantization
+        replace_layers(module)
         self.layers = int(module.config.get_text_config(decoder=True).num_hidden_layers)
         self._empty = _empty_cache(module.config)
         self.parameters = sum(weight.numel() for weight in module.parameters())  # audio encoder included
@@ -184,16 +209,13 @@ class AudioLM:
         elif len(ids) == 1 and self._mask_of_one is not None:
             inputs["attention_mask"] = self._mask_of_one
         try:
-            logits = self.module(
-                input_ids=ids[None] if isinstance(ids, torch.Tensor) else torch.tensor([list(ids)], device=self.device),
-                position_ids=positions[None].to(self.device),
-                use_cache=True,
-                **{CACHE: cache},
-                **inputs,
-            ).logits[0]
+            with nullcontext() if audio is None else reading_a_prompt():
+                tokens = ids[None] if isinstance(ids, torch.Tensor) else torch.tensor([list(ids)], device=self.device)
+                where = positions[None].to(self.device)
+                output = self.module(input_ids=tokens, position_ids=where, use_cache=True, **{CACHE: cache}, **inputs)
         finally:
             calls.rows = None
-        return logits.float(), calls.encoder_ms, calls.passes
+        return output.logits[0].float(), calls.encoder_ms, calls.passes
 
     def synchronize(self) -> None:
         """Waits for the device. Its work goes on after a call returns, so a time taken before would be too short."""
@@ -205,8 +227,6 @@ class AudioLM:
     def describe(self) -> dict[str, str]:
         """Name, dtype and device, and what is known of its weights and graphs, as transcripts record them."""
         dtype = "/".join(filter(None, (self.quantization, str(self.dtype).removeprefix("torch."))))
-        if self.encoder_dtype is not None:
-            dtype += f" (encoder {self.encoder_dtype})"
         graphs = None
         if self.slots is not None:
             graphs = "compiled" if self.slots.compiled else "cuda" if self._on_cuda else "eager"
@@ -226,13 +246,6 @@ class AudioLM:
         hidden = inputs[0][0]
         return ((hidden[-rows:] if isinstance(rows, int) else hidden[rows.to(hidden.device)])[None], *inputs[1:])
 
-    def _exact_convolutions(self) -> AbstractContextManager[None]:
-        """Within the block cuDNN does not round float32 to ten bits (TF32). Matrix products do not either."""
-        if not self._on_cuda:
-            return nullcontext()
-        cudnn = torch.backends.cudnn
-        return cudnn.flags(cudnn.enabled, cudnn.benchmark, cudnn.benchmark_limit, cudnn.deterministic, allow_tf32=False)
-
     def _watch_encoder(self) -> None:
         """Counts and times the runs of the audio encoder, whatever its name in the family."""
         owners = [owner for owner in (getattr(self.module, "model", None), self.module) if owner is not None]
@@ -244,7 +257,7 @@ class AudioLM:
         def watched(*args: Any, **kwargs: Any) -> Any:
             self.synchronize()
             started = time.perf_counter()
-            with self._exact_convolutions():
+            with _EXACT if self._on_cuda else nullcontext():
                 encoded = encode(*args, **kwargs)
             self.synchronize()
             calls = self._calls

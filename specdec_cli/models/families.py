@@ -12,7 +12,6 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -24,7 +23,6 @@ from packaging.version import Version
 from transformers.processing_utils import ProcessorMixin
 
 from specdec_cli.models.processor import PLACEHOLDERS
-from specdec_cli.models.rendering import TemplateError, rendered
 
 Samples: TypeAlias = npt.NDArray[np.float32]
 Inputs: TypeAlias = tuple[Sequence[int], Mapping[str, torch.Tensor]]
@@ -32,7 +30,7 @@ Inputs: TypeAlias = tuple[Sequence[int], Mapping[str, torch.Tensor]]
 
 CACHE: Final = "cache" if Version(transformers.__version__) >= Version("5.24") else "past_key_values"
 """The name of the cache among the arguments of a module's forward."""
-_MARK: Final = "<audio>"  # stands for a clip, whose samples no template reads
+_MARK: Final = "<audio>"  # stands for a clip where the text of a prompt alone is made
 _NOT_AUDIO: Final = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 
 
@@ -42,9 +40,8 @@ class Family:
 
     name: str  # `family` in a configuration
     model_types: Sequence[str]  # in config.json
-    class_name: str  # in `library`
+    class_name: str  # in transformers
     reduced: str | None = None  # processor class of which only what speech needs is built, see `AudioProcessor`
-    library: str = "transformers"
     unused: tuple[str, ...] = ()  # prefixes of parameters that speech does not need
     eager: tuple[str, ...] = ()  # sections of config.json whose modules have eager attention only
     needs: tuple[str, ...] = ()  # packages beyond specdec's own, by their names on PyPI
@@ -56,7 +53,7 @@ class Family:
     @cached_property
     def module_class(self) -> Any:
         """The class in transformers. Its instances drop the parts that speech does not need when they are built."""
-        base = getattr(import_module(self.library), self.class_name)
+        base = getattr(transformers, self.class_name)
 
         def without_unused(module: Any, *args: Any, **kwargs: Any) -> None:
             base.__init__(module, *args, **kwargs)
@@ -72,9 +69,7 @@ class Family:
         """Transformers' processor of the checkpoint in the folder `source`, reduced to what speech needs."""
         if self.reduced is None:
             return transformers.AutoProcessor.from_pretrained(source, **common)
-        kind: Any = getattr(import_module(self.library), self.reduced)
-        if not issubclass(kind, AudioProcessor):
-            kind = type(self.reduced, (AudioProcessor, kind), {})
+        kind: Any = type(self.reduced, (AudioProcessor, getattr(transformers, self.reduced)), {})
         return kind.from_pretrained(source, **common)
 
     def placeholders(self, config: Any) -> list[int]:
@@ -84,9 +79,8 @@ class Family:
     def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Inputs:  # noqa: ARG002
         """A clip and an instruction as ids and tensors, by transformers' processor `parts`; see `Processor.prompt`."""
         turns = conversation(instruction, system, **self.clip(samples))
-        text = self.as_text(parts, conversation(instruction, system, audio=_MARK))
         how = {"tokenize": True, "add_generation_prompt": True, "return_dict": True, "return_tensors": "pt"}
-        made = parts.apply_chat_template(turns, **how, **text)
+        made = parts.apply_chat_template(turns, **how)
         taken = inspect.signature(self.module_class.forward).parameters
         audio = {name: values for name, values in made.items() if name in taken and name not in _NOT_AUDIO}
         return made["input_ids"][0].tolist(), audio
@@ -95,29 +89,17 @@ class Family:
         """A clip as a field of its part of a turn, as the processor takes it."""
         return {"audio": samples}
 
-    def as_text(self, parts: Any, turns: list[dict[str, Any]]) -> dict[str, Any]:
-        """Arguments with which `apply_chat_template` uses the text that the checkpoint's own template makes.
-
-        The template is rendered in another process, see `rendering`. Raises TemplateError.
-        """
-        template = parts.chat_template
-        if isinstance(template, Mapping):
-            template = template.get("default")
-        if template is None:
-            raise TemplateError("the checkpoint does not have a chat template")
-        text = rendered(template, turns, dict(parts.tokenizer.special_tokens_map))
-        return {"chat_template": "{{ rendered }}", "rendered": text}
-
 
 class QwenOmni(Family):
     """Qwen2.5-Omni, whose own processor would pad every clip to the longest one."""
 
     def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Inputs:
         """Features at the clip's own length; one audio token for four frames."""
-        text = self.as_text(parts, conversation(instruction, system, audio=_MARK))["rendered"]
+        turns = conversation(instruction, system, audio=_MARK)
+        text = parts.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
         ids: list[int] = parts.tokenizer(text, add_special_tokens=False).input_ids
         if (found := ids.count(placeholder)) != 1:
-            raise TemplateError(f"it puts {found} audio placeholders into the prompt instead of one")
+            raise ValueError(f"the chat template puts {found} audio placeholders into the prompt instead of one")
         at = ids.index(placeholder)
         features = self.features(parts.feature_extractor, samples)
         ids[at : at + 1] = ids[at : at + 1] * self.audio_tokens(features.shape[-1])
@@ -153,10 +135,6 @@ class Voxtral(Family):
             soundfile.write(file, samples, 16_000, format="WAV", subtype="FLOAT")
             return {"base64": base64.b64encode(file.getvalue()).decode()}
 
-    def as_text(self, parts: Any, turns: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: ARG002
-        """Nothing: mistral-common has no template."""
-        return {}
-
 
 class GraniteSpeech(Family):
     """Granite Speech. Its published chat template takes text that holds the audio's mark, and no parts."""
@@ -165,7 +143,7 @@ class GraniteSpeech(Family):
         turns = [{"role": "user", "content": f"{parts.audio_token}{instruction}"}]
         if system is not None:
             turns.insert(0, {"role": "system", "content": system})
-        text = self.as_text(parts, turns)["rendered"]
+        text = parts.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
         made = parts(text, torch.from_numpy(samples)[None], return_tensors="pt")
         audio = {name: made[name] for name in ("input_features", "input_features_mask") if name in made}
         return made["input_ids"][0].tolist(), audio
@@ -207,13 +185,12 @@ _FAMILIES: Final[tuple[Family, ...]] = (
         payload="waveform",
     ),
     Family(
-        "gemma3n",  # E2B and E4B, whose published classes need packages for images
+        "gemma3n",  # E2B and E4B
         ("gemma3n",),
         "Gemma3nForConditionalGeneration",
-        reduced="Gemma3nProcessor",
-        library="specdec_cli.models.gemma3n",
         unused=("model.vision_tower.",),
         eager=("audio_config",),
+        needs=("timm", "torchvision"),  # to build the image parts, which are dropped
     ),
     Voxtral(
         "voxtral",

@@ -21,7 +21,6 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from specdec_cli.models.families import CACHE
 from specdec_cli.models.kernels import FastLinear
-from specdec_cli.models.packed import PackedLinear
 
 _Forward: TypeAlias = Callable[..., Any]
 _Angles: TypeAlias = tuple[torch.Tensor, torch.Tensor]
@@ -149,9 +148,7 @@ def _joined_norm(part: Any, queries: int, keys: int) -> _Forward:
 
 
 def _joined(layers: Sequence[Any]) -> _Forward:
-    """The outputs of layers with the same input, end to end: one product if the layers are plain or packed alike."""
-    if all(isinstance(layer, PackedLinear) for layer in layers) and len({layer.bits for layer in layers}) == 1:
-        return PackedLinear.joined(layers)
+    """The outputs of layers with the same input, end to end: one product if the layers are plain."""
     if not all(type(layer) in (nn.Linear, FastLinear) and type(layer.weight.data) is torch.Tensor for layer in layers):
         return lambda x: torch.cat([layer(x) for layer in layers], -1)
     sizes, first = [layer.out_features for layer in layers], layers[0]
@@ -161,7 +158,7 @@ def _joined(layers: Sequence[Any]) -> _Forward:
         setattr(made, name, nn.Parameter(whole, requires_grad=False))
         for layer, own in zip(layers, whole.split_with_sizes(sizes), strict=True):
             getattr(layer, name).data = own  # no memory is taken twice
-    return FastLinear(made, in_int8=False) if first.weight.device.type == "cpu" else made
+    return FastLinear(made) if first.weight.device.type == "cpu" else made
 
 
 def _is_norm(part: Any) -> bool:
@@ -170,7 +167,7 @@ def _is_norm(part: Any) -> bool:
 
 def _is_mlp(part: Any) -> bool:
     layers = [getattr(part, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
-    return all(isinstance(layer, nn.Linear | PackedLinear) for layer in layers) and hasattr(part, "act_fn")
+    return all(isinstance(layer, nn.Linear) for layer in layers) and hasattr(part, "act_fn")
 
 
 def _is_equal(part: Any, forward: _Forward) -> bool:

@@ -2,8 +2,7 @@
 
 In float32 PyTorch multiplies by MKL, which on processors of other makers than Intel runs at less than half of the speed
 of oneDNN; both are part of PyTorch, and differ in rounding alone. An x86 processor without AVX-512 multiplies 16-bit
-numbers by reference loops, 5 to 50 times slower than float32, so that many rows are multiplied in float32 there. Audio
-encoders can also multiply in int8, with a scale for each output of the weights and each row of the activations.
+numbers by reference loops, 5 to 50 times slower than float32, so that many rows are multiplied in float32 there.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from typing import Any, Final, TypeAlias
 import torch
 from torch import nn
 
-from specdec_cli.errors import CheckpointError
-
 Product: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
 _MANY_ROWS: Final = 128  # for fewer, a call of oneDNN costs more than it saves
@@ -33,14 +30,12 @@ _LEAST_SCALE: Final = 1e-8
 class FastLinear(nn.Linear):
     """x W^T + b, with weight and bias of the layer that it replaces."""
 
-    def __init__(self, linear: nn.Linear, *, in_int8: bool) -> None:
+    def __init__(self, linear: nn.Linear) -> None:
         super().__init__(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
         self.train(linear.training)
         self.product: Product | None  # for inputs of `least_rows` rows or more; None: `nn.Linear`'s own serves all
-        if in_int8:
-            self.product, self.least_rows = _in_int8(linear), 0
-        elif linear.weight.dtype == torch.float32:
+        if linear.weight.dtype == torch.float32:
             self.product, self.least_rows = _by_onednn(linear), _MANY_ROWS
         else:
             self.product, self.least_rows = _in_float32(linear), _MANY_16_BIT_ROWS
@@ -51,24 +46,14 @@ class FastLinear(nn.Linear):
         return self.product(x)
 
 
-def replace_layers(module: Any, encoder_dtype: str | None) -> None:
-    """Makes every linear layer on a CPU a `FastLinear`, and runs 16-bit convolutions in float32 if that is faster.
-
-    `encoder_dtype` "int8": the audio encoder multiplies in int8. Raises CheckpointError if it runs on no CPU that has
-    kernels for int8.
-    """
-    decoder, encodes = decoder_layers(module), False
+def replace_layers(module: Any) -> None:
+    """Makes every linear layer on a CPU a `FastLinear`, and runs 16-bit convolutions in float32 if that is faster."""
     for name, part in list(module.named_modules()):
         if type(part) is nn.Linear and part.weight.device.type == "cpu" and not hasattr(part, "_hf_hook"):
-            rounds = encoder_dtype is not None and name not in decoder and has_int8()
-            module.set_submodule(name, FastLinear(part, in_int8=rounds))
-            encodes |= rounds
+            module.set_submodule(name, FastLinear(part))
         elif isinstance(part, nn.Conv1d | nn.Conv2d) and _is_slow(part.weight):
             # its forward stays: a subclass may pad there
             part._conv_forward = partial(_convolution_in_float32, part._conv_forward)  # type: ignore[method-assign]
-    if encoder_dtype is not None and not encodes:
-        says = "an audio encoder in int8 needs a CPU with VNNI instructions, without which products overflow"
-        raise CheckpointError(says, hint="Use encoder_dtype: null.")
 
 
 def decoder_layers(module: Any) -> dict[str, nn.Linear]:
@@ -104,22 +89,8 @@ def _convolution_in_float32(
     return convolve(x.float(), weight.float(), None if bias is None else bias.float()).to(x.dtype)
 
 
-def _in_int8(layer: nn.Linear) -> Product:
-    weight = layer.weight.data.float()
-    scales = (weight.abs().amax(dim=1) / 127).clamp(min=_LEAST_SCALE)
-    codes = (weight / scales[:, None]).round_().to(torch.int8).T
-
-    def product(x: torch.Tensor) -> torch.Tensor:
-        made = int8_product(x.reshape(-1, layer.in_features))(codes, scales)
-        if layer.bias is not None:
-            made += layer.bias
-        return made.view(*x.shape[:-1], layer.out_features).to(x.dtype)
-
-    return product
-
-
 def int8_product(
-    x: torch.Tensor, peak: float = math.inf, each: Callable[..., Iterable[Any]] = map
+    x: torch.Tensor, peak: float, each: Callable[..., Iterable[Any]]
 ) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """Rounds activations to int8, with one scale per row; returns their product with weights.
 
@@ -133,12 +104,11 @@ def int8_product(
     """
     parts = each(_rows_in_int8, torch.split(x, max(1, _ACTIVATIONS_AT_ONCE // x.shape[1])))
     codes, scales = (torch.cat(part) for part in zip(*parts, strict=True))
-    count, peaked = len(x), torch.empty(0, dtype=torch.int64)
-    if peak < math.inf:
-        spreads = torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=torch.float32) / math.sqrt(x.shape[1])
-        peaked = (scales * 127 > spreads * peak).nonzero()[:, 0]
-        rest, fine = _rows_in_int8(x[peaked].float() - codes[peaked] * scales[peaked])
-        codes, scales = torch.cat([codes, rest]), torch.cat([scales, fine])
+    count = len(x)
+    spreads = torch.linalg.vector_norm(x, dim=1, keepdim=True, dtype=torch.float32) / math.sqrt(x.shape[1])
+    peaked = (scales * 127 > spreads * peak).nonzero()[:, 0]
+    rest, fine = _rows_in_int8(x[peaked].float() - codes[peaked] * scales[peaked])
+    codes, scales = torch.cat([codes, rest]), torch.cat([scales, fine])
 
     def product(weights: torch.Tensor, of_weights: torch.Tensor) -> torch.Tensor:
         made = torch._int_mm(codes, weights).float().mul_(scales).mul_(of_weights)

@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+import math
 import os
-import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 import psutil
 import torch
-from transformers import GenerationConfig
-from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
+from huggingface_hub import is_offline_mode, snapshot_download
+from safetensors import SafetensorError, safe_open
+from transformers import AutoConfig, GenerationConfig, PreTrainedConfig
+from transformers.quantizers.auto import AutoQuantizationConfig
+from transformers.utils import GENERATION_CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+from transformers.utils import logging as transformers_logging
 
 from specdec_cli.cache import user_folder
 from specdec_cli.config import ModelConfig
 from specdec_cli.config.schema import RuntimeConfig
-from specdec_cli.errors import CheckpointError, first_line
+from specdec_cli.errors import CheckpointError, SpecdecError, first_line
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.checkpoint import LOCAL_ONLY, Checkpoint, fingerprint, open_checkpoint, stored_dtype
-from specdec_cli.models.download import Compilation, Download, LoadWatch, fetch, plan, size
-from specdec_cli.models.limits import outline, require_held
-from specdec_cli.models.packed import BITS, PackedLinear, empty_packed, require_product
+from specdec_cli.models.families import Family, family_of
+from specdec_cli.models.guards import SMALL, refused, require_readable
+from specdec_cli.models.int4 import PackedLinear, empty_packed
 from specdec_cli.models.processor import Processor
-from specdec_cli.models.quantizer import PackedConfig, keep_packed, packed_folder
+from specdec_cli.models.quantizer import Int4Config
 from specdec_cli.models.selftest import self_test
 
 _log = logging.getLogger(__name__)
 
+Tell: TypeAlias = Callable[[str], None]
+"""Called with a sentence before something that takes minutes."""
+
+LOCAL_ONLY: Final = {
+    "local_files_only": True,
+    "trust_remote_code": False,
+}  # unset, it asks the user
+_EITHER: Final = (
+    ("tokenizer.json", "vocab.json", "tekken.json", "tokenizer.model"),
+    ("processor_config.json", "preprocessor_config.json"),
+)
+"""Files of which a checkpoint has at least one of each kind, the usual one first."""
+_TEMPLATES: Final = ("chat_template.jinja", "chat_template.json", "additional_chat_templates", "tekken.json")
 _NOT_APPLIED: Final = {
     **dict.fromkeys(("num_beams", "encoder_repetition_penalty"), 1),
     **dict.fromkeys(("encoder_no_repeat_ngram_size", "min_length"), 0),
@@ -36,153 +59,335 @@ _NOT_APPLIED: Final = {
     **dict.fromkeys(("penalty_alpha", "dola_layers", "watermarking_config")),
 }
 """Settings of generation_config.json that the loop does not apply -> the value at which each is off, beside null."""
-_OVERHEAD: Final = 1.1
-"""Memory of a model over that of its weights: cache, activations and the library take about a tenth."""
+_DEQUANTISED: Final = ("fp8", "compressed-tensors")  # as they are loaded: kernels for FP8 would be fetched as code
+_KEPT_QUANTISED: Final = ("awq", "gptq", "bitsandbytes")  # by transformers' own code, which needs a GPU for most
+_STORED: Final = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+_SAMPLE: Final = 1024  # bytes of each tensor in a fingerprint
+_OVERHEAD: Final = 1.1  # memory of a model over that of its weights: cache, activations, the library
+_COMPUTED: Final = 1 << 24  # numbers that a model may have beyond twice those in its files: tables that it computes
+_PACKED: Final = 16  # weights of two bits in 32
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Memory of one model, in bytes."""
+    """Memory of one model, and what would be downloaded of it, in bytes."""
 
-    config: ModelConfig
+    label: str
     parameters: int
-    dtype: str  # of the weights that are not quantised
+    kind: str  # number format of the weights, with their quantisation
     device: str
     bytes: int  # with cache, activations and the library
     free: int  # available on the device now
-
-    @property
-    def fits(self) -> bool:
-        """Whether the device has room for it now; a `device_map` spreads it over all devices."""
-        return self.bytes <= self.free or self.config.device_map is not None
+    download: int
 
     def __str__(self) -> str:
-        kind = "/".join(filter(None, (self.config.quantization, self.dtype)))
         takes = f"{size(self.bytes)} of the {size(self.free)} free on {self.device}"
-        return f"{self.config.label} · {self.parameters / 1e6:,.0f} million parameters in {kind} · {takes}"
+        return f"{self.label} · {self.parameters / 1e6:,.0f} million parameters in {self.kind} · {takes}"
 
 
-def load_model(config: ModelConfig, runtime: RuntimeConfig, watch: LoadWatch | None = None) -> AudioLM:
-    """Loads and tests one configured model; `watch` is called while weights are downloaded or steps are compiled.
+def size(number: int) -> str:
+    """Bytes in the unit that file managers show."""
+    return f"{number / 1e9:.1f} GB" if number >= 1e8 else f"{number / 1e6:.1f} MB"
+
+
+def load_model(config: ModelConfig, runtime: RuntimeConfig, tell: Tell | None = None) -> AudioLM:
+    """Loads and tests one configured model; `tell` is called before weights are downloaded and steps are compiled.
 
     Raises CheckpointError if the checkpoint is missing, of another family or format, or incomplete, or if the model
     fails the self-test.
     """
-    offline = runtime.offline
-    with open_checkpoint(config, offline=offline) as checkpoint:
+    tell = tell or (lambda _: None)
+    with _opened(config, offline=runtime.offline) as checkpoint:
         device = resolve_device(config.device)
-        if checkpoint.downloads:
-            fetch(config, checkpoint.weights, watch)
+        if checkpoint.lacks and not checkpoint.is_local and not runtime.offline:
+            tell(f"downloading weights of {config.label}")
+            if checkpoint.bars:
+                transformers_logging.enable_progress_bar()
+            snapshot(config, offline=False, names=[path.name for path in checkpoint.weights])
+            transformers_logging.disable_progress_bar()
         checkpoint.require_weights()
-        made = outline(checkpoint.family.module_class, checkpoint.module_config, config.label)
-        require_held(made, checkpoint.weights, config.label, packed=checkpoint.quantised_by is not None)
-        processor = _processor(checkpoint)
-        weights = fingerprint(checkpoint.weights)
+        processor, weights = checkpoint.processor(), fingerprint(checkpoint.weights)
         module = _module(checkpoint, device)
-    how = {"quantization": config.quantization, "encoder_dtype": config.encoder_dtype}
     compiled = runtime.compile == "on" and device.type == "cuda"
     if compiled:
-        _keep_compiled()
-    model = AudioLM(module, processor, weights=weights, graphs=config.graphs, compiled=compiled, **how)
-    if model.slots is not None and watch is not None:
-        model.slots.watch = lambda done, steps: watch(Compilation(config.label, steps), done)
+        tell(f"compiling the steps of {config.label}; that takes minutes the first time")
+        if (folder := user_folder("XDG_CACHE_HOME", ".cache")) is not None:
+            # by default PyTorch keeps compiled code in a folder that all users share
+            os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "compiled"))
+    quantised = _quantisation(config)
+    model = AudioLM(module, processor, weights=weights, graphs=config.graphs, compiled=compiled, quantization=quantised)
     if runtime.self_test:
         self_test(model)
     model.record_graphs()
     return model
 
 
-def _keep_compiled() -> None:
-    """Makes PyTorch keep compiled code in the user's cache. By default it uses a folder that all users share."""
-    if (folder := user_folder("XDG_CACHE_HOME", ".cache")) is not None:
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "compiled"))
+def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
+    """Loads only tokenizer, feature extractor and chat template: for a remote cloud, and to compare vocabularies."""
+    with _opened(config, offline=offline) as checkpoint:
+        return checkpoint.processor()
 
 
-def forecast(config: ModelConfig, *, offline: bool) -> tuple[Needs, Download | None]:
-    """The memory that a configured model would take, and its download. No weights are loaded.
+def forecast(config: ModelConfig, *, offline: bool) -> Needs:
+    """What a configured model would need. No weights are loaded; the small files of a hub checkpoint are downloaded.
 
-    The small files of a hub checkpoint are downloaded. Raises CheckpointError if it is missing, or refused.
+    Raises CheckpointError if it is missing, or refused.
     """
-    with open_checkpoint(config, offline=offline) as checkpoint:
-        device = resolve_device(config.device)
-        download = plan(config, checkpoint.weights) if checkpoint.downloads else None
-        if download is None:
+    with _opened(config, offline=offline) as checkpoint:
+        device, download = resolve_device(config.device), 0
+        if checkpoint.lacks and not checkpoint.is_local and not offline:
+            names = [path.name for path in checkpoint.weights]
+            planned = snapshot(config, offline=False, names=names, dry_run=True)
+            download = sum(file.file_size or 0 for file in planned if file.will_download)
+        else:
             checkpoint.require_weights()
         dtype = _dtype(checkpoint, device)
-        module = outline(checkpoint.family.module_class, checkpoint.module_config, config.label).to(dtype)
+        module = checkpoint.outline().to(dtype)
         parameters = sum(weight.numel() for weight in module.parameters())
-        if config.quantization is not None:
-            empty_packed(module, BITS[config.quantization])
+        if config.quantization == "int4":
+            empty_packed(module)
         packed = [part for part in module.modules() if isinstance(part, PackedLinear)]
-        weights = (*module.parameters(), *(weight for part in packed for weight in part.buffers()))
-        taken = round(_OVERHEAD * sum(weight.nbytes for weight in weights))
-        if checkpoint.quantised_by in ("awq", "gptq"):  # such weights stay as they are stored
-            stored = (path.stat().st_size for path in checkpoint.weights if path.exists())
-            taken = round(_OVERHEAD * (sum(stored) + (download.total if download else 0)))
+        taken = sum(weight.nbytes for weight in (*module.parameters(), *(b for part in packed for b in part.buffers())))
+        if checkpoint.quantised_by in _KEPT_QUANTISED:
+            taken = download + sum(path.stat().st_size for path in checkpoint.weights if path.exists())
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
-        return Needs(config, parameters, str(dtype).removeprefix("torch."), str(device), taken, free), download
+        kind = "/".join(filter(None, (_quantisation(config), str(dtype).removeprefix("torch."))))
+        return Needs(config.label, parameters, kind, str(device), round(_OVERHEAD * taken), free, download)
 
 
-def load_processor(config: ModelConfig, *, offline: bool) -> Processor:
-    """Loads only tokenizer, feature extractor and chat template, for a remote cloud."""
-    with open_checkpoint(config, offline=offline) as checkpoint:
-        return _processor(checkpoint)
+def is_local(model: str) -> bool:
+    """Whether `model` is meant as a folder rather than a hub id such as "owner/name"."""
+    return Path(model).expanduser().exists() or model.startswith((".", "/", "~")) or model.count("/") != 1
 
 
-def _module(checkpoint: Checkpoint, device: torch.device) -> Any:
-    """The module in evaluation mode, on a CPU from its packed weights in the user's cache, if they are there."""
-    config, dtype, kept = checkpoint.config, _dtype(checkpoint, device), None
-    if config.quantization is not None and device.type == "cpu":
-        kept = packed_folder(checkpoint.weights, checkpoint.module_config, BITS[config.quantization], dtype)
-    if kept is not None and kept.is_dir():
-        try:
-            (kept / CONFIG_NAME).stat()  # without it, a model of default size would be built
-            return _build(checkpoint, device, dtype, str(kept))
-        except Exception as error:  # damaged files may raise anything
-            _log.warning("the packed weights in %s are damaged, and are made again: %s", kept, first_line(error))
-            shutil.rmtree(kept, ignore_errors=True)
-    quantization = quantization_config(config.quantization, device, dtype)
-    with checkpoint.tensors() as tensors:
-        how = {"config": checkpoint.module_config, "state_dict": tensors, "quantization_config": quantization}
-        module = _build(checkpoint, device, dtype, None, **how)
-    if kept is not None:
-        keep_packed(module, kept)
-    return module
+def snapshot(config: ModelConfig, *, offline: bool, names: Sequence[str] = SMALL, **how: Any) -> Any:
+    """Downloads files of a hub checkpoint; returns their folder, or what the hub answers to `how`.
+
+    By default the small files: configuration, index, tokenizer, templates.
+    """
+    how |= {"revision": config.revision or "main", "local_files_only": offline, "allow_patterns": list(names)}
+    return snapshot_download(config.source, **how)
 
 
-def _build(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, source: str | None, **how: Any) -> Any:
-    """The module by `from_pretrained`: of `source`, a folder with packed weights, or of the arguments in `how`."""
-    config, family = checkpoint.config, checkpoint.family
+@contextmanager
+def checkpoint_errors(config: ModelConfig, *, offline: bool, setting: str = "model") -> Iterator[bool]:
+    """Within the block transformers prints nothing, and every error of its or the hub's becomes a CheckpointError.
+
+    The hint names the `setting` that may name a folder in place of a hub id. Yields whether bars were shown before.
+    """
+    verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield bars
+    except SpecdecError:
+        raise
+    except Exception as error:
+        why, hint = f"{type(error).__name__}: {first_line(error)}", "Is it a whole checkpoint, as it was published?"
+        if not is_local(config.source) and isinstance(error, OSError | ValueError):
+            hint = "Check the name, the network and your access"
+            if offline or is_offline_mode():
+                switch = "runtime.offline" if offline else "HF_HUB_OFFLINE"
+                why, hint = f"{switch} forbids downloads, and the hub's cache lacks it", "Allow them"
+            hint = f"{hint}, or download it and set `{setting}` to its folder."
+        raise CheckpointError(f"{config.label} cannot be loaded: {why}", hint=hint) from error
+    finally:
+        if bars:
+            transformers_logging.enable_progress_bar()
+        transformers_logging.set_verbosity(verbosity)
+
+
+@contextmanager
+def _opened(config: ModelConfig, *, offline: bool) -> Iterator[_Checkpoint]:
+    """A checkpoint in a folder or in the hub's cache, to be loaded within the block; errors as above.
+
+    Raises CheckpointError if there is no such checkpoint, if it is of another family than configured, or if it is
+    refused.
+    """
+    with checkpoint_errors(config, offline=offline) as bars:
+        local = is_local(config.source)
+        folder = Path(config.source).expanduser() if local else Path(snapshot(config, offline=offline))
+        if not (folder / "config.json").is_file():
+            says = f"there is no checkpoint {config.label}: it has no config.json"
+            raise CheckpointError(says, hint="Give the folder of a checkpoint, or a hub id.")
+        require_readable(folder, config.label)
+        raw, _ = PreTrainedConfig.get_config_dict(str(folder), **LOCAL_ONLY)
+        family = family_of(str(raw.get("model_type")))
+        for why, hint in _refusals(config, raw, family):
+            raise CheckpointError(f"{config.label} {why}", hint=hint)
+        assert family is not None
+        whole = AutoConfig.from_pretrained(str(folder), **LOCAL_ONLY)
+        module_config, quantised = getattr(whole, "thinker_config", whole), _quantised(raw)
+        method: str | None = quantised.get("quant_method")
+        if method is not None:  # for `from_pretrained`: an Omni declares it beside its thinker
+            dequantize = {"dequantize": True} if method in _DEQUANTISED else {}
+            module_config.quantization_config = quantised | dequantize
+        yield _Checkpoint(config, family, folder, module_config, method, offline, bars)
+
+
+@dataclass(frozen=True, eq=False)
+class _Checkpoint:
+    """A checkpoint that specdec can load. All files but the weights are in its folder."""
+
+    config: ModelConfig
+    family: Family
+    folder: Path
+    module_config: Any  # of the part that speech needs: of an Omni the thinker's
+    quantised_by: str | None  # method by which its publisher quantised it
+    offline: bool
+    bars: bool  # whether downloads show bars
+
+    @property
+    def is_local(self) -> bool:
+        return is_local(self.config.source)
+
+    @cached_property
+    def weights(self) -> list[Path]:
+        """The files that hold the weights that speech needs, present or missing, as transformers finds them.
+
+        A whole file goes before an index beside it, which may be left from before the weights were saved again.
+        """
+        index = self.folder / SAFE_WEIGHTS_INDEX_NAME
+        if (self.folder / SAFE_WEIGHTS_NAME).is_file() or not index.is_file():
+            return [self.folder / SAFE_WEIGHTS_NAME]
+        placed = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        files = sorted({file for name, file in placed.items() if not name.startswith(self.family.unused)})
+        if not files or any(Path(file).name != file or not file.endswith(".safetensors") for file in files):
+            raise ValueError(f"{index.name} names no safetensors files of the folder: {', '.join(files[:3])}")
+        return [self.folder / file for file in files]
+
+    @property
+    def lacks(self) -> list[Path]:
+        """The files of weights that are missing."""
+        return [path for path in self.weights if not path.exists()]
+
+    def require_weights(self) -> None:
+        """Raises CheckpointError if files of weights are missing, damaged, or hold far less than config.json asks."""
+        label, lacks = self.config.label, self.lacks
+        if lacks and self.offline and not self.is_local:
+            raise FileNotFoundError(lacks[0])
+        if lacks:
+            first, files = ", ".join(str(path) for path in lacks[:3]), len(self.weights)
+            says = f"{label} lacks {len(lacks)} of {files} files of weights: {first}"
+            raise CheckpointError(says, hint="Download it again, or save its weights as model.safetensors.")
+        stored = 0
+        for path in self.weights:
+            with _tensors(path) as content:
+                stored += sum(math.prod(content.get_slice(name).get_shape()) for name in content.offset_keys())
+        outline = self.outline()
+        numbers = sum(each.numel() for each in (*outline.parameters(), *outline.buffers()))
+        if numbers > 2 * stored * (1 if self.quantised_by is None else _PACKED) + _COMPUTED:
+            says = f"its config.json makes a model of {numbers:,} numbers, but the files of weights hold {stored:,}"
+            raise refused(label, says)
+
+    def outline(self) -> Any:
+        """The module on the meta device: names and shapes without weights."""
+        with torch.device("meta"):
+            return self.family.module_class(self.module_config)
+
+    def processor(self) -> Processor:
+        """Tokenizer, feature extractor and chat template. Raises CheckpointError for settings that are not applied."""
+        label, source = self.config.label, str(self.folder)
+        for names in _EITHER:
+            if not any((self.folder / name).is_file() for name in names):
+                raise CheckpointError(f"{label} has no {names[0]}", hint=f"Copy its {' or '.join(names)} beside it.")
+        parts = self.family.processor(source, **LOCAL_ONLY)
+        self._choose_template(parts)
+        if (self.folder / GENERATION_CONFIG_NAME).is_file():
+            generation = GenerationConfig.from_pretrained(source, **LOCAL_ONLY)
+        else:
+            generation = GenerationConfig.from_model_config(self.module_config)
+        for name, off in _NOT_APPLIED.items():
+            if (value := getattr(generation, name, None)) not in (None, off, [], False):
+                says = f"the generation_config.json of {label} sets {name} to {value!r}, which specdec does not apply"
+                raise CheckpointError(says, hint=f"Take {name} out of a copy of that file.")
+        return Processor(label, self.family, parts, self.module_config, generation)
+
+    def _choose_template(self, parts: Any) -> None:
+        """Lets the tokenizer's chat template serve a processor without one; some classes bring a default."""
+        if any((self.folder / name).exists() for name in _TEMPLATES):
+            return
+        if template := getattr(parts.tokenizer, "chat_template", None):
+            parts.chat_template = template
+        elif parts.chat_template is None:
+            hint = "Copy the chat_template.jinja of its instruct variant beside it."
+            raise CheckpointError(f"{self.config.label} has no chat template", hint=hint)
+        elif parts.chat_template == getattr(parts, "default_chat_template", None):
+            _log.warning("%s has no chat template: the default of its class is used", self.config.label)
+
+
+def _refusals(config: ModelConfig, raw: Mapping[str, Any], family: Family | None) -> Iterator[tuple[str, str]]:
+    """Yields reasons to refuse a checkpoint by its config.json, before weights are read, each with a hint."""
+    kind = str(raw.get("model_type"))
+    if family is None or config.family not in ("auto", family.name):
+        loads = "specdec" if family is None else f"the family {config.family!r}"
+        hint = "Use a model of one of the families in docs/families.md, or a vLLM server (cloud.model)."
+        yield f"is of type {kind!r}, which {loads} does not load", hint
+    if (method := _quantised(raw).get("quant_method")) is not None:
+        holds = f"holds weights that its publisher quantised ({method})"
+        if method not in (*_DEQUANTISED, *_KEPT_QUANTISED):
+            yield f"{holds}, which specdec does not load", "Use the original checkpoint, with quantization: int4."
+        if config.quantization is not None:
+            yield f"{holds}, and quantization is set", "Leave quantization out, or use the original checkpoint."
+    if kind.startswith("gemma4") and not raw.get("audio_config"):
+        yield "has no audio encoder (audio_config is null)", "Use google/gemma-4-E2B-it or google/gemma-4-E4B-it."
+    if raw.get("has_lora_adapter"):  # `generate()` switches it on, a forward does not
+        hint = "Use a Granite Speech 4, whose adapter is merged into the weights (has_lora_adapter: false)."
+        yield "has a LoRA adapter for audio, which specdec does not load", hint
+    for package in family.needs if family else ():
+        if find_spec(package.replace("-", "_")) is None:
+            yield f"needs the package {package}, which is not installed", f"Install it with: pip install {package}"
+
+
+def _quantised(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The publisher's `quantization_config`, at the top of config.json or in a section; empty: not quantised."""
+    sections = (raw, *(part for part in raw.values() if isinstance(part, Mapping)))
+    return next((found for each in sections if isinstance(found := each.get("quantization_config"), dict)), {})
+
+
+@contextmanager
+def _tensors(path: Path) -> Iterator[Any]:
+    """A file of weights, opened. Raises ValueError, which names the file, if it is damaged or cut off."""
+    try:
+        content = safe_open(path, framework="pt")
+    except SafetensorError as error:
+        raise ValueError(f"{path.name} is damaged or cut off: {error}") from error
+    with content:
+        yield content
+
+
+def _module(checkpoint: _Checkpoint, device: torch.device) -> Any:
+    """The module in evaluation mode. Raises CheckpointError if weights are left random, unexpected or misshapen."""
+    config, family, dtype = checkpoint.config, checkpoint.family, _dtype(checkpoint, device)
     attention: Any = config.attention
     if family.eager:  # of every part by its name
         parts = dict.fromkeys(("", *checkpoint.module_config.sub_configs), config.attention)
         attention = parts | dict.fromkeys(family.eager, "eager")
-    module, info = family.module_class.from_pretrained(
-        source,
-        dtype=dtype,
-        attn_implementation=attention,
-        device_map=config.device_map or (None if device.type == "cpu" else {"": device}),
-        ignore_mismatched_sizes=True,  # reported below, with the names
-        output_loading_info=True,
-        **how,
-        **LOCAL_ONLY,
-    )
-    checkpoint.require_complete(info)
+    with ExitStack() as stack:
+        files = [stack.enter_context(_tensors(path)) for path in checkpoint.weights]
+        named = ((name, file) for file in files for name in file.offset_keys())
+        module, info = family.module_class.from_pretrained(
+            None,
+            config=checkpoint.module_config,
+            # a weight is read when it is sliced
+            state_dict={name: file.get_slice(name) for name, file in named if not name.startswith(family.unused)},
+            quantization_config=_quantisation_config(config, device),
+            dtype=dtype,
+            attn_implementation=attention,
+            device_map=config.device_map or (None if device.type == "cpu" else {"": device}),
+            ignore_mismatched_sizes=True,  # reported below, with the names
+            output_loading_info=True,
+            **LOCAL_ONLY,
+        )
+    misshapen = [key for key, *_ in info["mismatched_keys"]]
+    faults = {"lacks": info["missing_keys"], "has unexpected": info["unexpected_keys"], "has misshapen": misshapen}
+    for what, keys in faults.items():  # transformers itself only warns
+        if keys:
+            raise CheckpointError(
+                f"{config.label} {what} weights ({len(keys)}): {', '.join(sorted(keys)[:5])}",
+                hint="The config.json and the weights do not belong together: download the checkpoint again.",
+            )
     return module.eval().requires_grad_(False)
-
-
-def _processor(checkpoint: Checkpoint) -> Processor:
-    label, source = checkpoint.config.label, str(checkpoint.folder)
-    parts = checkpoint.family.processor(source, **LOCAL_ONLY)
-    if (checkpoint.folder / GENERATION_CONFIG_NAME).is_file():
-        generation = GenerationConfig.from_pretrained(source, **LOCAL_ONLY)
-    else:
-        generation = GenerationConfig.from_model_config(checkpoint.module_config)
-    for name, off in _NOT_APPLIED.items():
-        if (value := getattr(generation, name, None)) not in (None, off, [], False):
-            says = f"the generation_config.json of {label} sets {name} to {value!r}, which specdec does not apply"
-            raise CheckpointError(says, hint=f"Take {name} out of a copy of that file.")
-    return Processor(label, checkpoint.family, parts, checkpoint.module_config, generation)
 
 
 def resolve_device(name: str) -> torch.device:
@@ -192,7 +397,7 @@ def resolve_device(name: str) -> torch.device:
     return torch.empty(0, device=name).device
 
 
-def _dtype(checkpoint: Checkpoint, device: torch.device) -> torch.dtype:
+def _dtype(checkpoint: _Checkpoint, device: torch.device) -> torch.dtype:
     """The number format of the weights; "auto" means the narrowest of those that are declared and stored.
 
     Some checkpoints declare none, or float32 for weights in bfloat16. On a CPU "auto" means float32, never float16.
@@ -202,22 +407,51 @@ def _dtype(checkpoint: Checkpoint, device: torch.device) -> torch.dtype:
         return named
     declared = checkpoint.module_config
     text = getattr(declared.get_text_config(decoder=True), "dtype", None)
-    given = declared.dtype, text if checkpoint.downloads else stored_dtype(checkpoint.weights)
+    given = declared.dtype, text if checkpoint.lacks else _stored_dtype(checkpoint.weights[0])
     dtype = min(filter(None, given), key=lambda each: each.itemsize, default=torch.float32)
     return torch.float32 if device.type == "cpu" and dtype == torch.float16 else dtype
 
 
-def quantization_config(name: str | None, device: torch.device, dtype: torch.dtype) -> PackedConfig | None:
-    """The `quantization_config` of `from_pretrained` for "int8", "int4" or None: decoder and output layer are packed.
+def _stored_dtype(file: Path) -> torch.dtype | None:
+    """The number format of the largest stored weight; None if it is neither float32, bfloat16 nor float16."""
+    with _tensors(file) as content:
+        slices = [content.get_slice(name) for name in content.offset_keys()]
+    largest = max(slices, key=lambda each: math.prod(each.get_shape()))
+    return _STORED.get(largest.get_dtype())
 
-    Raises CheckpointError if the device has no products with such weights.
+
+def _quantisation(config: ModelConfig) -> str | None:
+    """What quantises a model when it is loaded: int4, or the method of transformers' own configuration."""
+    given = config.quantization
+    return given if given is None or isinstance(given, str) else str(given.get("quant_method"))
+
+
+def _quantisation_config(config: ModelConfig, device: torch.device) -> Any:
+    """The `quantization_config` of `from_pretrained`. Raises CheckpointError for int4 on another device than a CPU."""
+    if isinstance(config.quantization, dict):
+        return AutoQuantizationConfig.from_dict(dict(config.quantization))
+    if config.quantization is not None and device.type != "cpu":
+        own = "quantization: {quant_method: bitsandbytes, load_in_4bit: true}"
+        hint = f"Give the configuration of one of transformers' own quantisers, as in {own}."
+        raise CheckpointError(f"int4 packs weights for a CPU, and {config.label} is loaded on {device}", hint=hint)
+    return None if config.quantization is None else Int4Config()
+
+
+def fingerprint(files: Sequence[Path]) -> str:
+    """A hash that identifies the weights in safetensors files, for transcripts and files of gates.
+
+    A kilobyte from the middle of each tensor is read: a few megabytes tell gigabytes apart, since training moves all of
+    a tensor's numbers. The hash proves nothing: weights in which a few rows were edited may have the same. The order of
+    the files counts; their names do not.
     """
-    if name is None:
-        return None
-    bits = BITS[name]
-    if device.type != "cpu":
-        if device.type != "cuda" or (bits == 4 and dtype != torch.bfloat16):
-            says = f"{name} weights need a CPU or an NVIDIA GPU, and there bfloat16; not {dtype} on {device}"
-            raise CheckpointError(says.replace("torch.", ""), hint="Use dtype: bfloat16, or quantization: null.")
-        require_product(device, bits)
-    return PackedConfig(bits, device.type)
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as content:
+            header = content.read(int.from_bytes(content.read(8), "little"))  # JSON, before the tensors end to end
+            digest.update(header)
+            begin = content.tell()
+            entries = (entry for name, entry in json.loads(header).items() if name != "__metadata__")
+            for start, end in sorted(entry["data_offsets"] for entry in entries):
+                content.seek(begin + max(start, (start + end - _SAMPLE) // 2))
+                digest.update(content.read(min(_SAMPLE, end - start)))
+    return f"sha256:{digest.hexdigest()[:32]}"

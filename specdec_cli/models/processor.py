@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,8 +13,7 @@ import numpy.typing as npt
 
 from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.config.settings import check_value
-from specdec_cli.errors import AudioContentError, CheckpointError, TokenizerMismatchError
-from specdec_cli.models.rendering import TemplateError
+from specdec_cli.errors import AudioContentError, CheckpointError, TokenizerMismatchError, first_line
 from specdec_cli.types import NOTHING_DONE
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ GENERATION_NAMES: Final = tuple(_OTHER_NAMES.get(name, name) for name in NOTHING
 PLACEHOLDERS: Final = ("audio_token_id", "audio_token_index", "image_token_id", "video_token_id")
 """Names in config.json of ids that stand for audio, image or video; those of audio first."""
 _CHAT_END = "<|im_end|>"  # ends a turn in the chat templates of many families
+_NEARLY_ALL: Final = 0.99  # of the words of the smaller of two tables
+_NAMED: Final = 3  # ids in a message
 _TEST_SOUND_S = (0.37, 3.0)  # two lengths determine the number of audio tokens per second
 
 
@@ -81,8 +83,8 @@ class Processor:
 
         Raises:
             AudioContentError: the clip is not mono, or longer than the window.
-            CheckpointError: the template fails or has no single place for the audio, the extractor fails, or the family
-                takes no system prompt.
+            CheckpointError: template or extractor fail, there is no place for the audio, or the family takes no system
+                prompt.
             MemoryError
         """
         self.require_fits(samples)
@@ -90,18 +92,16 @@ class Processor:
             raise CheckpointError(f"{self.name} takes no system prompt", hint="Put it into the instruction.")
         try:
             ids, audio = self.family.prompt(self.parts, samples, instruction, system, self.placeholder_id)
-        except TemplateError as error:
-            raise CheckpointError(
-                f"the chat template of {self.name} fails: {error}",
-                hint="Use the checkpoint's own chat template and files; write no placeholders into a prompt.",
-            ) from error
+            if self.placeholder_id not in ids:
+                raise ValueError(f"it holds no audio placeholder (id {self.placeholder_id} by config.json)")
         except MemoryError:
             raise
-        except Exception as error:  # an extractor may raise anything
-            seconds = len(samples) / self.sampling_rate
+        except Exception as error:  # a template or an extractor may raise anything
+            seconds, why = len(samples) / self.sampling_rate, f"{type(error).__name__}: {first_line(error)}"
             raise CheckpointError(
-                f"the processor of {self.name} fails on {seconds:.2f} s of audio: {type(error).__name__}: {error}",
-                hint="Use the checkpoint's own preprocessor_config.json and tokenizer; write no placeholders.",
+                f"{self.name} makes no prompt of {seconds:.2f} s of audio: {why}",
+                hint="Use the checkpoint's own chat template, tokenizer and processor_config.json, and write no "
+                "placeholders into a prompt.",
             ) from error
         return Prompt(tuple(ids), audio, samples)
 
@@ -139,6 +139,12 @@ class Processor:
     def token_text(self, id_: int) -> str:
         """The text of one token, special ones included."""
         return str(self.tokenizer.decode([id_]))
+
+    @cached_property
+    def word_ids(self) -> frozenset[int]:
+        """The ids of words and parts of words: all in the tokenizer's table but special and added tokens."""
+        added = getattr(self.tokenizer, "added_tokens_decoder", {})
+        return frozenset(self.tokenizer.get_vocab().values()) - {*added, *self.tokenizer.all_special_ids}
 
     def fingerprints(self) -> dict[str, str]:
         """Hashes by name: `tokenizer` (which ids mean which tokens) and `prompts` (ids and features of test clips)."""
@@ -180,20 +186,47 @@ def same_prompts(one: Processor, other: Processor) -> bool:
 
 
 def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
-    """Number of leading token ids that mean the same to both models: the longest common prefix of their tables.
+    """Number of leading token ids that mean the same to both models.
 
-    Raises TokenizerMismatchError if that prefix lacks an eos id of either model.
+    Special tokens may differ as long as words follow. Raises TokenizerMismatchError if the words among these ids are
+    not nearly all words of the smaller table, or if an id that ends a text is not among them.
     """
     mine, theirs = _table(edge), _table(cloud)
+    words = edge.word_ids, cloud.word_ids
     most = min(len(mine), len(theirs))
-    shared = next((id_ for id_ in range(most) if mine[id_] != theirs[id_]), most)
-    if (highest := max(*edge.eos_ids, *cloud.eos_ids)) >= shared:
+    unlike = [id_ for id_ in range(most) if mine[id_] != theirs[id_]]
+    first = next((id_ for id_ in unlike if id_ in words[0] or id_ in words[1]), most)
+    shared = max((id_ + 1 for id_ in words[0] & words[1] if id_ < first), default=0)
+    while shared < most and mine[shared] == theirs[shared]:
+        shared += 1
+    smaller = min(words, key=len)
+    agreeing = sum(id_ < shared for id_ in smaller)
+    ends = {*edge.eos_ids, *cloud.eos_ids}
+    lost = sorted(id_ for id_ in ends if id_ >= shared or mine[id_] != theirs[id_])
+    if agreeing < _NEARLY_ALL * len(smaller) or lost:
+        what = "ids that end a text differ" if lost else f"of {len(smaller)} words only the first {agreeing} agree"
+        shown = ", ".join(f"{id_} ({_shown(mine, id_)} and {_shown(theirs, id_)})" for id_ in (lost or unlike)[:_NAMED])
         raise TokenizerMismatchError(
-            f"edge {edge.name} and cloud {cloud.name} have different tokenizers ({len(mine)} and {len(theirs)} ids, of "
-            f"which the first {shared} agree), and the eos id {highest} lies beyond",
-            hint="Drafted ids would mean other words to the cloud. Use two models whose tokenizers begin alike.",
+            f"edge {edge.name} and cloud {cloud.name} have different tokenizers: {what}: {shown}",
+            hint="Drafted ids would mean other words to the cloud. Use two models of one tokenizer, such as two sizes "
+            "of one family, or one model (--mode edge, --mode cloud).",
         )
     return shared
+
+
+def require_lossless(cloud: Processor, shared: int) -> None:
+    """Raises TokenizerMismatchError if the cloud has words beyond the shared ids: its own text might hold them."""
+    if beyond := sorted(id_ for id_ in cloud.word_ids if id_ >= shared):
+        table = _table(cloud)
+        shown = ", ".join(f"{id_} ({_shown(table, id_)})" for id_ in beyond[:_NAMED])
+        raise TokenizerMismatchError(
+            f"cloud {cloud.name} has {len(beyond)} words that the edge does not have: {shown}",
+            hint="Its own text could not be kept in lossless mode. Use --mode hybrid, or an edge with all its words.",
+        )
+
+
+def _shown(table: list[str | None], id_: int) -> str:
+    return "none" if id_ >= len(table) or table[id_] is None else repr(table[id_])
 
 
 def suggestions(settings: ScoringConfig, processor: Processor) -> dict[str, float]:

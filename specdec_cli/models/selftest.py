@@ -1,12 +1,13 @@
 """The self-test of a loaded model: cached, cropped and joint passes must score as one pass without a cache.
 
 A model that fails is refused: its text would be plausible, and wrong. The result is remembered for the same files,
-versions, device and number format.
+versions, hardware and number format.
 """
 
 from __future__ import annotations
 
 import logging
+import platform
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -33,7 +34,7 @@ _TIE: Final = {torch.float32: 2e-4, torch.float16: 0.01, torch.bfloat16: 0.08}
 _LENGTH: Final = 6  # tokens of the test text that are scored
 _LONGEST: Final = 8192  # sliding window that is filled
 _OPENING: Final = 9  # ids at the end of a prompt, where a template may write the beginning of the answer
-_VERSION: Final = 7  # of the test
+_VERSION: Final = 8  # of the test
 _PASSED: Final = "passed"
 _ALONE: Final = "clips of a batch step one by one"
 _WITHOUT_GRAPHS: Final = "without graphs"
@@ -171,4 +172,17 @@ def _remembered(model: AudioLM) -> Path | None:
     way = _VERSION, torch.__version__, transformers.__version__, model.module.config._attn_implementation, compiled
     shown, config = model.describe() | {"name": type(model.module).__name__}, model.module.config.to_dict()
     front = model.processor.prompt_settings(), model.processor.eos_ids
-    return cache_place("self-test", way, shown, config, front)
+    return cache_place("self-test", way, hardware(model.device), shown, config, front)
+
+
+def hardware(device: torch.device) -> tuple[str, ...]:
+    """What tells the kernels of a device apart: a GPU's name, or a CPU's name and the instructions that it has.
+
+    A home folder may be shared by unlike machines.
+    """
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device), str(torch.cuda.get_device_capability(device))
+    described, named = Path("/proc/cpuinfo"), ("model name", "flags", "Features", "CPU part")
+    lines = described.read_text(errors="replace").splitlines() if described.is_file() else [platform.processor()]
+    about = {line for line in lines if line.startswith(named) or not described.is_file()}
+    return torch.backends.cpu.get_cpu_capability(), *sorted(about)

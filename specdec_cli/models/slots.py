@@ -121,9 +121,6 @@ class Slots:
         count: of slots, each for one clip.
         record: see `Record`; None: CUDA graphs on a GPU; elsewhere each forward is made eagerly.
         compiled: whether steps of one token run compiled layers; `let_layers_compile` must have prepared the module.
-
-    Attributes:
-        watch: called while steps are compiled, with how many are done and how many there are.
     """
 
     def __init__(
@@ -131,7 +128,6 @@ class Slots:
     ) -> None:
         self.device = module.get_input_embeddings().weight.device
         self.count, self.compiled = count, compiled
-        self.watch: Callable[[int, int], None] = lambda *_: None
         self._module, self._recorder = module, record
         self._record = record or (_cuda_recorder() if self.device.type == "cuda" else lambda forward: forward)
         self._layers = [LayerMemory(self) for _ in range(layers)]
@@ -158,20 +154,17 @@ class Slots:
         for shape in shapes:
             self._inputs[shape.clips, shape.tokens] = self._padded([], shape).to(self.device)
         self._forward(shapes[-1])  # the layers take their memory
-        steps, recorded = sum(map(self._is_compiled, shapes)), dict[_Shape, Forward]()
+        recorded = dict[_Shape, Forward]()
         with compile_every_shape() if self.compiled else nullcontext():
             for shape in shapes:
                 if self._is_compiled(shape):
-                    self.watch(sum(map(self._is_compiled, recorded)), steps)
                     self._forward(shape)  # compiles it
                 recorded[shape] = self._record(partial(self._forward, shape))
         self._recorded = recorded
 
     def like(self, count: int, *, compiled: bool) -> Slots:
         """Free slots for the same module, without recorded forwards."""
-        made = Slots(self._module, len(self._layers), count, self._recorder, compiled=compiled)
-        made.watch = self.watch
-        return made
+        return Slots(self._module, len(self._layers), count, self._recorder, compiled=compiled)
 
     def cache(self, length: int) -> Cache | None:
         """An empty cache for `length` positions in a free slot; None if no slot is free or long enough."""
