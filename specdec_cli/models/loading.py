@@ -301,7 +301,11 @@ class _Checkpoint:
             if (value := getattr(generation, name, None)) not in (None, off, [], False):
                 says = f"the generation_config.json of {label} sets {name} to {value!r}, which specdec does not apply"
                 raise CheckpointError(says, hint=f"Take {name} out of a copy of that file.")
-        return Processor(label, self.family, parts, self.module_config, generation)
+        processor = Processor(label, self.family, parts, self.module_config, generation)
+        if processor.word_ids.issuperset(processor.eos_ids):
+            ends = " and ".join(repr(processor.token_text(id_)) for id_ in processor.eos_ids)
+            _log.warning("%s ends a text at %s: is its generation_config.json another model's?", label, ends)
+        return processor
 
     def _choose_template(self, parts: Any) -> None:
         """Lets the tokenizer's chat template serve a processor without one; some classes bring a default."""

@@ -203,9 +203,11 @@ def shared_vocab_size(edge: Processor, cloud: Processor) -> int:
     agreeing = sum(id_ < shared for id_ in smaller)
     ends = {*edge.eos_ids, *cloud.eos_ids}
     lost = sorted(id_ for id_ in ends if id_ >= shared or mine[id_] != theirs[id_])
-    if agreeing < _NEARLY_ALL * len(smaller) or lost:
-        what = "ids that end a text differ" if lost else f"of {len(smaller)} words only the first {agreeing} agree"
-        shown = ", ".join(f"{id_} ({_shown(mine, id_)} and {_shown(theirs, id_)})" for id_ in (lost or unlike)[:_NAMED])
+    few = agreeing < _NEARLY_ALL * len(smaller)
+    if few or lost:
+        what = f"of {len(smaller)} words only the first {agreeing} agree" if few else "ids that end a text differ"
+        named = (unlike if few else lost)[:_NAMED]
+        shown = ", ".join(f"{id_} ({_shown(mine, id_)} and {_shown(theirs, id_)})" for id_ in named)
         raise TokenizerMismatchError(
             f"edge {edge.name} and cloud {cloud.name} have different tokenizers: {what}: {shown}",
             hint="Drafted ids would mean other words to the cloud. Use two models of one tokenizer, such as two sizes "

@@ -8,6 +8,7 @@ import base64
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 import transformers as tf
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from specdec_cli.models.families import family_of
+from specdec_cli.models.families import FAMILIES, family_of
 from tests.models.checkpoints import fill, omni_layout, write_json
 from tests.tiny import byte_tokenizer, thinker_config
 
@@ -249,7 +250,7 @@ def _gemma3n(ids: dict[str, int]) -> Any:
     rope = {"rope_type": "default", "rope_theta": 1e6}
     text["rope_parameters"] = text["rope_parameters"] | {"full_attention": rope}
     begin, end = ids["<end_of_image>"], ids["<image_soft_token>"] + 1  # from where on ids are of images, and of sound
-    images = {"hidden_size": 16, "vocab_offset": begin, "vocab_size": end - begin}
+    images = {"architecture": "test_resnet", "hidden_size": 16, "vocab_offset": begin, "vocab_size": end - begin}
     sound = _LAYER | {"hidden_size": 32, "vocab_offset": end, "vocab_size": VOCAB - end, "input_feat_size": 128}
     sound |= {"conf_num_hidden_layers": 1, "conf_num_attention_heads": 2, "conf_reduction_factor": 4}
     return tf.Gemma3nConfig(
@@ -279,7 +280,11 @@ def _granite_speech(ids: dict[str, int]) -> Any:
 
 
 def _gemma3n_layout(folder: Path) -> None:
-    write_json(folder / "processor_config.json", {"audio_seq_length": GEMMA3N_TOKENS})
+    extractor = json.loads((folder / "preprocessor_config.json").read_text(encoding="utf-8"))
+    (folder / "preprocessor_config.json").unlink()
+    parts = {"feature_extractor": extractor, "image_processor": {"image_processor_type": "SiglipImageProcessor"}}
+    rest = {"audio_seq_length": GEMMA3N_TOKENS, "processor_class": "Gemma3nProcessor"}
+    write_json(folder / "processor_config.json", parts | rest)
 
 
 def _gemma_layout(folder: Path) -> None:
@@ -328,7 +333,9 @@ KINDS: dict[str, Kind] = {
         .replace("<|turn>", "<start_of_turn>")
         .replace("<turn|>", "<end_of_turn>"),
         {"feature_extractor_type": "Gemma3nAudioFeatureExtractor", "feature_size": 128, "sampling_rate": 16000},
-        {"bos_token": "<bos>", "pad_token": "<pad>", "audio_token": "<audio_soft_token>"}
+        # images first: ids from the first of theirs on are embedded apart
+        {"bos_token": "<bos>", "pad_token": "<pad>", "boi_token": "<end_of_image>", "eoi_token": "<end_of_image>"}
+        | {"image_token": "<image_soft_token>", "audio_token": "<audio_soft_token>"}
         | {"boa_token": "<start_of_audio>", "eoa_token": "<end_of_audio>"},
         spread=0.2,
         finish=_gemma3n_layout,
@@ -356,3 +363,5 @@ KINDS: dict[str, Kind] = {
     ),
 }
 """By the names of the families."""
+if not all(map(find_spec, FAMILIES["gemma3n"].needs)):
+    del KINDS["gemma3n"]  # its class and its processor cannot be built

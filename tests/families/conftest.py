@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.families import standins
-from tests.laws.conftest import law, nothing_depends_on_the_clock
+from tests.laws.conftest import law
 
-__all__ = ["law", "nothing_depends_on_the_clock"]
+__all__ = ["law"]
 
 
 @pytest.fixture(scope="package", autouse=True)

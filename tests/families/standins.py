@@ -20,7 +20,6 @@ import torch
 import transformers as tf
 from transformers import BatchFeature
 from transformers.audio_utils import mel_filter_bank
-from transformers.models.gemma3n.processing_gemma3n import Gemma3nProcessor
 from transformers.models.gemma4.processing_gemma4 import Gemma4Processor
 from transformers.models.gemma4_unified.processing_gemma4_unified import Gemma4UnifiedProcessor
 from transformers.models.granite_speech import feature_extraction_granite_speech as granite_features
@@ -31,7 +30,7 @@ from transformers.models.voxtral.processing_voxtral import VoxtralProcessor
 
 from specdec_cli.models.families import FAMILIES
 from specdec_cli.models.processor import Processor
-from tests.families.checkpoints import GEMMA3N_TOKENS, KINDS
+from tests.families.checkpoints import KINDS
 
 HAS_MISTRAL = find_spec("mistral_common") is not None
 HAS_TORCHAUDIO = find_spec("torchaudio") is not None
@@ -123,7 +122,6 @@ _REDUCED = {
     "qwen3-omni": Qwen3OmniMoeProcessor,
     "gemma4": Gemma4Processor,
     "gemma4-unified": Gemma4UnifiedProcessor,
-    "gemma3n": Gemma3nProcessor,
 }
 
 
@@ -133,9 +131,4 @@ def published(of: Processor) -> Any:
     if base is None:
         return parts
     reduced = type(base.__name__, (base,), {"__init__": _without_images})
-    made = reduced(parts.feature_extractor, parts.tokenizer, chat_template=parts.chat_template)
-    if base is Gemma3nProcessor:  # by the published `__init__`
-        tokenizer, made.image_processor = parts.tokenizer, SimpleNamespace(model_input_names=[])
-        sound = tokenizer.audio_token * GEMMA3N_TOKENS
-        made.full_audio_sequence = f"\n\n{tokenizer.boa_token}{sound}{tokenizer.eoa_token}\n\n"
-    return made
+    return reduced(parts.feature_extractor, parts.tokenizer, chat_template=parts.chat_template)

@@ -1,21 +1,18 @@
-"""Qwen-Omni models on the published tokenizer: prompts, split characters, padded vocabularies, and unlike pairs.
+"""Qwen-Omni models on the published tokenizers: prompts, split characters, padded vocabularies, and unlike pairs.
 
-The merges are those that the PyPI package dashscope carries; text models and special tokens have their published ids;
-the weights are tiny and random.
+Tables, merges and special tokens are those of the published files; the weights are tiny and random.
 """
 
 import random
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import transformers as tf
-from tokenizers import normalizers
-from transformers.convert_slow_tokenizer import TikTokenConverter
 
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
@@ -26,59 +23,32 @@ from tests.laws.cases import Case, drawn_settings
 from tests.laws.checks import cloud_law
 from tests.models.checkpoints import load as load_folder
 
-_DASHSCOPE = find_spec("dashscope")  # which is not imported
 pytestmark = [
     pytest.mark.full,
     pytest.mark.xdist_group("qwen"),  # tokenizers of 150,000 pieces are made once
-    pytest.mark.skipif(_DASHSCOPE is None, reason="dashscope, which carries Qwen's merges, is missing"),
 ]
 
 Load = Callable[..., AudioLM]
-MERGED = 151_643
-SHARED = MERGED + 3
-COMMON = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-FILL_IN = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>")
-OMNI_25 = (
-    *COMMON,
-    *("<|AUDIO|>", "<|audio_bos|>", "<|audio_eos|>", "<|box_end|>", "<|quad_start|>", "<|quad_end|>"),
-    *("<|vision_bos|>", "<|vision_eos|>", "<|vision_pad|>", "<|IMAGE|>", "<|VIDEO|>", "<tool_call>", "</tool_call>"),
-    *FILL_IN,
-)
-"""Special tokens of Qwen2.5-Omni, ids 151,643 to 151,664."""
-OMNI_3 = (
-    *COMMON,
-    *("<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>", "<|box_end|>", "<|quad_start|>", "<|quad_end|>"),
-    *("<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>", "<tool_call>"),
-    *("</tool_call>", *FILL_IN),
-    *("<tool_response>", "</tool_response>", "<think>", "</think>", "<|audio_start|>", "<|audio_end|>", "<tts_pad>"),
-    *("<tts_text_bos>", "<tts_text_eod>", "<tts_text_bos_single>", "<|audio_pad|>"),
-)
-"""Special tokens of Qwen3-Omni, ids 151,643 to 151,675."""
-WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+FOLDERS = {"qwen2.5-omni": "Qwen2.5-Omni-7B", "qwen3-omni": "Qwen3-Omni-30B-A3B-Instruct"}
+SHARED = 151_646
 CHINESE = "一位女性用低沉的嗓音，语速缓慢，带着悲伤。龘靐齉爩，𠮷野家；😀 3.5 秒 ok"
 
 
-def merges_file() -> str:
-    assert _DASHSCOPE.origin is not None
-    return str(Path(_DASHSCOPE.origin).parent / "resources" / "qwen.tiktoken")
-
-
-def published_tokenizer(specials: Sequence[str]) -> tf.PreTrainedTokenizerFast:
-    """The byte-level BPE of the published tokenizer.json, with the special tokens of one model."""
-    backend = TikTokenConverter(merges_file(), WORDS, extra_special_tokens=specials).converted()
-    backend.normalizer = normalizers.NFC()
-    audio = "<|AUDIO|>" if "<|AUDIO|>" in specials else "<|audio_pad|>"
-    return tf.PreTrainedTokenizerFast(
-        tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>", audio_token=audio
-    )
+def published_tokenizer(root: Path, folder: Path, family: str) -> Any:
+    """That of a family; Qwen2.5-Omni has Qwen3-Omni's words, and its own special tokens."""
+    words = root / FOLDERS["qwen3-omni"]
+    for source in (words / "vocab.json", words / "merges.txt", root / FOLDERS[family] / "tokenizer_config.json"):
+        shutil.copy(source, folder)
+    return tf.AutoTokenizer.from_pretrained(folder)
 
 
 @pytest.fixture(scope="module")
-def load(tmp_path_factory) -> Load:
+def load(tmp_path_factory, data) -> Load:
     """Loads tiny models of published layouts, by family, rows of the output layer and noise."""
-    tokenizers = {"qwen2.5-omni": published_tokenizer(OMNI_25), "qwen3-omni": published_tokenizer(OMNI_3)}
+    root = data / "published" / "configs"
+    if not (root / FOLDERS["qwen3-omni"] / "merges.txt").is_file():
+        pytest.skip("no published tokenizers beside the data")
+    tokenizers = {family: published_tokenizer(root, tmp_path_factory.mktemp(family), family) for family in FOLDERS}
 
     @cache
     def run(family: str, rows: int, noise: float = 0.0) -> AudioLM:
@@ -109,14 +79,14 @@ def test_special_tokens_and_padding_are_where_the_published_files_have_them(load
 def test_characters_split_over_several_tokens_come_back_whole(load):
     processor = load("qwen2.5-omni", 151_936).processor
     ids = processor.encode(CHINESE)
-    assert max(ids) < MERGED
+    assert max(ids) < SHARED - 3
     assert processor.text(ids) == CHINESE
     assert sum("\ufffd" in processor.token_text(id_) for id_ in ids) >= 4
     for at in range(len(ids)):  # a text that stops within a character loses that character alone
         assert CHINESE.startswith(processor.text(ids[: at + 1]).rstrip("\ufffd"))
 
 
-@pytest.mark.parametrize("cloud", ["qwen2.5-omni", "qwen3-omni"])
+@pytest.mark.parametrize("cloud", FOLDERS)
 def test_a_pair_of_published_layouts_is_lossless(law, load, cloud):
     target = load(cloud, 152_064)
 

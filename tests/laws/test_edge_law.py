@@ -10,8 +10,7 @@ import torch
 
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.packed import PackedLinear, packable
-from specdec_cli.models.packing import pack
+from specdec_cli.models.int4 import PackedLinear, pack, packable
 from tests.laws.cases import Case, fast, generate, make_case
 from tests.laws.checks import edge_law, parts
 from tests.laws.reference import assert_rounds
@@ -63,22 +62,22 @@ def test_sampled_edge_text_equals_generate_with_the_same_seed(law):
 
 
 @cache
-def packed_edge(seed: int, bits: int, eos: tuple[int, ...]) -> AudioLM:
-    """An edge whose decoder and output layer have weights of few bits."""
+def packed_edge(seed: int, eos: tuple[int, ...]) -> AudioLM:
+    """An edge whose decoder and output layer have weights of four bits."""
     module = tiny_module(700 + seed, hidden=128, vocab_size=(320, 384)[seed % 2], layers=1 + seed % 2, scale=0.15)
     for name, linear in packable(module).items():
-        module.set_submodule(name, PackedLinear(linear, bits))
+        module.set_submodule(name, PackedLinear(linear))
         part = module.get_submodule(name)
-        part.weight, part.scales = pack(linear.weight.data, bits)
+        part.weight, part.scales = pack(linear.weight.data)
     model = as_audio_lm(module, f"packed-{seed}")
     model.processor.eos_ids = eos
     return model
 
 
 def packed_case(number: int) -> Case:
-    """A case of the edge alone, or one that never escalates, with weights of four or eight bits."""
+    """A case of the edge alone, or one that never escalates, with weights of four bits."""
     case = edge_case(number)
-    edge = packed_edge(number % 3, (4, 8)[number % 2], tuple(case.edge.processor.eos_ids))
+    edge = packed_edge(number % 3, tuple(case.edge.processor.eos_ids))
     clip = edge.processor.prompt(tiny_clip(number % 8, 0.3 + 0.25 * (number % 4)), "say how")
     return replace(case, pair=Pair.of(edge, case.pair.cloud), edge_prompt=clip)
 

@@ -1,4 +1,4 @@
-"""Other kernels for linear layers: the same product, or one in fewer bits."""
+"""Other kernels for linear layers: the same product."""
 
 import copy
 from collections.abc import Iterator
@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from specdec_cli.errors import CheckpointError
 from specdec_cli.models import kernels
 from specdec_cli.models.families import FAMILIES
 from specdec_cli.models.kernels import FastLinear
@@ -17,7 +16,6 @@ from tests.tiny import tiny_module
 needs_onednn = pytest.mark.skipif(
     not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this PyTorch has no oneDNN"
 )
-needs_vnni = pytest.mark.skipif(not kernels.has_int8(), reason="this CPU has no VNNI")
 
 
 @pytest.fixture
@@ -65,7 +63,7 @@ def test_16_bit_convolutions_run_in_float32(family):
     module = FAMILIES[family].module_class(kind.config(kind.tokenizer().get_vocab())).to(torch.bfloat16)
     module.requires_grad_(False)
     other = copy.deepcopy(module)
-    kernels.replace_layers(module, None)
+    kernels.replace_layers(module)
     convs = [(part, other.get_submodule(name)) for name, part in module.named_modules() if isinstance(part, nn.Conv1d)]
     assert convs
     for part, plain in convs:
@@ -74,30 +72,13 @@ def test_16_bit_convolutions_run_in_float32(family):
         torch.testing.assert_close(part(x), plain(x))
 
 
-@needs_vnni
-def test_int8_costs_little_and_nothing_of_rows_that_are_zero(layer):
-    product = kernels._in_int8(layer)
-    torch.testing.assert_close(product(torch.zeros(20, 96)), layer(torch.zeros(20, 96)))
-    for x in (torch.randn(3, 96), torch.randn(2, 30, 96), torch.randn(2, 96, 20).transpose(1, 2)):
-        made, wanted = product(x), layer(x)
-        assert made.shape == wanted.shape
-        assert (made - wanted).norm() < 0.03 * wanted.norm()
-
-
 @needs_onednn
 @pytest.mark.usefixtures("anywhere")
 def test_every_linear_layer_is_replaced_and_keeps_its_weights():
     module = tiny_module(0)
     weights = {name: id(weight) for name, weight in module.named_parameters()}
-    kernels.replace_layers(module, None)
+    kernels.replace_layers(module)
     layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
     assert layers
     assert all(isinstance(part, FastLinear) and part.product for part in layers)
     assert {name: id(weight) for name, weight in module.named_parameters()} == weights
-
-
-def test_int8_needs_an_encoder_on_a_cpu():
-    with torch.device("meta"):
-        module = tiny_module(0).to("meta")
-    with pytest.raises(CheckpointError, match="VNNI"):
-        kernels.replace_layers(module, "int8")

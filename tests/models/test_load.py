@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import GenerationConfig
 
+from specdec_cli.config import ModelConfig
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.checkpoint import fingerprint
 from specdec_cli.models.families import FAMILIES
+from specdec_cli.models.loading import fingerprint, forecast
 from specdec_cli.models.processor import Processor
+from tests.families.checkpoints import KINDS, write
 from tests.models.checkpoints import (
     Edit,
     assert_refused,
@@ -148,11 +150,6 @@ def test_what_ends_a_text(damaged, edits, ids):
     assert load(damaged(*edits)).processor.eos_ids == ids
 
 
-@pytest.mark.parametrize("declared", ["x", 288, [7, 999]])
-def test_an_eos_that_is_no_token_is_refused(damaged, declared):
-    assert_refused(damaged(_declared(declared)), "eos_token_id", "generation_config.json")
-
-
 # --- numbers and devices ---
 
 
@@ -175,10 +172,6 @@ def test_the_dtype_is_what_is_asked_for_or_declared(damaged, edit, asked, used):
     assert len(greedy(model, 3)) == 3
 
 
-def test_a_device_that_is_not_there_is_refused(thinker_dir):
-    assert_refused(thinker_dir, "edge cannot be loaded: ", device="cuda:77")
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_gpu_writes_the_same_text(thinker_dir):
@@ -192,6 +185,83 @@ def test_tied_output_weights_need_no_lm_head(damaged):
     tied = edit_json("config.json", tie_word_embeddings=True, text_config__tie_word_embeddings=True)
     model = load(damaged(edit_weights(tie), tied))
     assert torch.equal(model.module.lm_head.weight, model.module.get_input_embeddings().weight)
+
+
+# --- weights that publishers quantised are the numbers that they stand for ---
+
+BLOCK_ROWS = 16
+FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3", "weight_block_size": [16, 16]}
+PER_CHANNEL = {"num_bits": 8, "type": "float", "strategy": "channel", "symmetric": True, "dynamic": False}
+GROUP = {"targets": ["Linear"], "weights": PER_CHANNEL, "input_activations": None, "output_activations": None}
+COMPRESSED = {
+    "quant_method": "compressed-tensors",
+    "format": "float-quantized",
+    "quantization_status": "compressed",
+} | {"ignore": ["lm_head", "re:.*audio.*"], "config_groups": {"group_0": GROUP}}
+Stored = dict[str, torch.Tensor]
+
+
+def by_blocks(name: str, weight: torch.Tensor) -> tuple[Stored, torch.Tensor]:
+    """A weight [m, n] in FP8 with a scale for each block, as DeepSeek and Qwen publish them, and its numbers."""
+    rows, columns = (-(-each // BLOCK_ROWS) for each in weight.shape)
+    padded = torch.zeros(rows * BLOCK_ROWS, columns * BLOCK_ROWS)
+    padded[: weight.shape[0], : weight.shape[1]] = weight
+    blocks = padded.reshape(rows, BLOCK_ROWS, columns, BLOCK_ROWS)
+    scales = blocks.abs().amax((1, 3)).clamp(min=1e-6) / 448
+    stored = (blocks / scales[:, None, :, None]).to(torch.float8_e4m3fn)
+    numbers = (stored.float() * scales[:, None, :, None]).reshape(padded.shape)
+    kept = slice(None, weight.shape[0]), slice(None, weight.shape[1])
+    return {name: stored.reshape(padded.shape)[kept], f"{name}_scale_inv": scales}, numbers[kept]
+
+
+def by_rows(name: str, weight: torch.Tensor) -> tuple[Stored, torch.Tensor]:
+    """A weight [m, n] in FP8 with a scale for each row, as llm-compressor writes it, and its numbers."""
+    scales = weight.abs().amax(1, keepdim=True).clamp(min=1e-6) / 448
+    stored = (weight / scales).to(torch.float8_e4m3fn)
+    return {name: stored, f"{name}_scale": scales}, stored.float() * scales
+
+
+@pytest.mark.parametrize(
+    ("family", "config", "by"),
+    few(
+        [("qwen2-audio", FP8, by_blocks), ("qwen2-audio", COMPRESSED, by_rows)]
+        + [(family, FP8, by_blocks) for family in ("qwen2.5-omni", "qwen3-omni", "gemma4")],
+        2,
+    ),
+)
+def test_quantised_weights_are_the_numbers_that_they_stand_for(family, config, by, tmp_path):
+    if config is COMPRESSED:
+        pytest.importorskip("compressed_tensors")
+    plain, published = (write(tmp_path / name, KINDS[family], 0) for name in ("plain", "published"))
+    whole, kept = load_file(plain / "model.safetensors"), Stored()
+    for name, weight in whole.items():
+        kept[name] = weight
+        if name.endswith("_proj.weight") and ".layers." in name and "audio" not in name and weight.ndim == 2:
+            del kept[name]
+            stored, whole[name] = by(name, weight.float())
+            kept |= stored
+    for at, tensors in ((plain, whole), (published, kept)):
+        contiguous = {name: weight.contiguous() for name, weight in tensors.items()}
+        save_file(contiguous, at / "model.safetensors", {"format": "pt"})
+    assert len(kept) > len(whole)
+    edit_json("config.json", quantization_config=config)(published)
+    model, same = load(published), load(plain)
+    assert str(model.self_test).startswith("passed")
+    wanted, found = same.module.state_dict(), model.module.state_dict()
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[name], weight) for name, weight in wanted.items())
+    needs = [forecast(ModelConfig(model=str(folder), device="cpu"), offline=True) for folder in (plain, published)]
+    assert needs[0].bytes == needs[1].bytes
+
+
+@pytest.mark.parametrize("method", ["awq", "gptq", "bitsandbytes"])
+def test_what_a_gpus_kernels_read_is_left_to_transformers(method, tmp_path):
+    """It says what is missing here; as large as its files, as `doctor` tells."""
+    folder = write(tmp_path / "a", KINDS["qwen2-audio"], 0)
+    edit_json("config.json", quantization_config={"quant_method": method, "bits": 4, "load_in_4bit": True})(folder)
+    stored = (folder / "model.safetensors").stat().st_size
+    assert forecast(ModelConfig(model=str(folder), device="cpu"), offline=True).bytes == round(1.1 * stored)
+    assert_refused(folder, "edge cannot be loaded: ", device="cpu")
 
 
 # --- fingerprints: equal for equal files, another for any tensor that was trained, added or renamed ---
