@@ -1,7 +1,6 @@
 """Every mode beside transformers' `generate` and assisted generation: `python -m tools.bench --clips DIR`.
 
-transformers decodes as it is published, in float32 with its own kernels, and with what the modes have: specdec's
-kernels, and the encoder in int8 if that is asked for.
+transformers decodes as it is published, in float32 with its own kernels, and with specdec's kernels, as the modes do.
 
 The assistant of `generate(assistant_model=)` gets no audio: its prefill drops the features, so it drafts from the
 prompt alone. `generate` also refuses models whose output layers are padded to different sizes, although their token
@@ -86,14 +85,12 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="Times through all clips.")] = 5,
     k: Annotated[int | None, typer.Option("-k", min=1, help="Drafted tokens in a block. [default: configured]")] = None,
     language: Annotated[str, typer.Option(help="zh or en.")] = "en",
-    encoder_dtype: Annotated[str | None, typer.Option(help="Of both audio encoders: int8.")] = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch.")] = 1,
 ) -> None:
     """Time every mode, generate, and generate with the edge as its assistant, in turns."""
     flags = {"decoding.mode": "hybrid", "prompt.language": language, "runtime.threads": threads}
     flags |= {} if k is None else {"decoding.k": k}
-    encoders = {f"{role}.encoder_dtype": encoder_dtype for role in ("edge", "cloud")}
-    captioner = Captioner.load(comparable(load_config(config, flags={**flags, **encoders}).config))
+    captioner = Captioner.load(comparable(load_config(config, flags=flags).config))
     contenders = contenders_of(captioner)
     recordings = read_clips(captioner, files_of(clips))
     for contend in contenders.values():

@@ -1,4 +1,4 @@
-"""Models of published sizes with made-up weights: `python -m tools.full_size 3b --dtype bfloat16,int8,int4`.
+"""Models of published sizes with made-up weights: `python -m tools.full_size 3b --dtype bfloat16,int4`.
 
 Do they fit on this machine, how near are their steps to what its memory allows, and what do fewer bits and CUDA graphs
 save? Number formats take turns, with and without graphs, so that whatever else the machine does meets them alike.
@@ -54,7 +54,7 @@ from tools.timing import BenchClip, Machine, describe_machine
 ALLOWANCE_MB: Final = 1536
 """Beyond the weights, what libraries, caches, features and working memory may take, MiB."""
 
-DTYPES: Final = ("bfloat16", "float16", "float32", "int8", "int4")
+DTYPES: Final = ("bfloat16", "float16", "float32", "int4")
 TOKENS: Final = 60
 """Of a whole caption."""
 _TIMES: Final = {"prefill": 3, "step": 4, "verification": 4, "caption": 2}
@@ -122,7 +122,7 @@ class Order:
 
     Attributes:
         shapes: one, or the edge's and the cloud's.
-        dtypes: number formats of the first shape, "int8" and "int4" included; the cloud has the first.
+        dtypes: number formats of the first shape, "int4" included; the cloud has the first.
         device: name of the device.
         k: tokens drafted per round; a verification scores k + 1 positions.
         acceptances: of the forced drafts, with two shapes.

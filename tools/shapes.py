@@ -17,7 +17,7 @@ from transformers import Qwen2_5OmniThinkerConfig, Qwen2_5OmniThinkerForConditio
 import specdec_cli
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import FAMILIES, AudioProcessor
-from specdec_cli.models.packed import BITS, PackedLinear, empty_packed
+from specdec_cli.models.int4 import PackedLinear, empty_packed
 from specdec_cli.models.processor import Processor
 from tools.memory import weight_bytes
 
@@ -128,9 +128,7 @@ def parameters(shape: Shape) -> int:
 
 def allocated(shape: Shape, dtype: str) -> int:
     """Bytes of the weights of a thinker in a number format that `build` takes."""
-    bits = BITS.get(dtype)
-    number = getattr(torch, "bfloat16" if bits else dtype)
-    return weight_bytes(_empty(shape, _special(_processor().tokenizer), number, bits))
+    return weight_bytes(_empty(shape, _special(_processor().tokenizer), dtype))
 
 
 def build(shape: Shape, *, dtype: str, device: torch.device) -> AudioLM:
@@ -138,27 +136,26 @@ def build(shape: Shape, *, dtype: str, device: torch.device) -> AudioLM:
 
     Args:
         shape: its sizes.
-        dtype: a number format; or "int8" or "int4": decoder and output layer, with the rest in bfloat16.
+        dtype: a number format; or "int4": decoder and output layer, with the rest in bfloat16.
         device: where to put it.
     """
-    bits = BITS.get(dtype)
-    number = getattr(torch, "bfloat16" if bits else dtype)
     parts = _processor()
-    module = _empty(shape, _special(parts.tokenizer), number, bits).to_empty(device=device)
-    _fill(module, number, device)
+    module = _empty(shape, _special(parts.tokenizer), dtype).to_empty(device=device)
+    _fill(module, module.dtype, device)
     module.generation_config.eos_token_id = parts.tokenizer.convert_tokens_to_ids("<|im_end|>")
     processor = Processor(shape.name, FAMILIES["qwen2.5-omni"], parts, module.config, module.generation_config)
     processor.vocab_size = shape.vocabulary  # scored in full, although the tokenizer at hand has fewer ids
-    return AudioLM(module.eval().requires_grad_(False), processor, quantization=dtype if bits is not None else None)
+    return AudioLM(module.eval().requires_grad_(False), processor, quantization=dtype if dtype == "int4" else None)
 
 
-def _empty(shape: Shape, special: dict[str, int], number: torch.dtype, bits: int | None = None) -> Any:
-    """The module without memory for its weights, in a number format; decoder and output layer in so many bits."""
+def _empty(shape: Shape, special: dict[str, int], dtype: str) -> Any:
+    """The module without memory for its weights, in a format that `build` takes."""
     with torch.device("meta"):
-        module = Qwen2_5OmniThinkerForConditionalGeneration(thinker_config(shape, special)).to(number)
+        module = Qwen2_5OmniThinkerForConditionalGeneration(thinker_config(shape, special))
+    module.to(torch.bfloat16 if dtype == "int4" else getattr(torch, dtype))
     del module.model.visual
-    if bits is not None:
-        empty_packed(module, bits)
+    if dtype == "int4":
+        empty_packed(module)
     return module
 
 
@@ -206,6 +203,6 @@ def _fill(module: Any, dtype: torch.dtype, device: torch.device) -> None:
     for part in module.modules():
         if isinstance(part, PackedLinear):
             part.weight.view(torch.uint8).random_(generator=generator)
-            part.scales.fill_(_STD / 2 ** (part.bits - 1))  # a zero point of half a step is as good as another
+            part.scales.fill_(_STD / 8)  # a zero point of half a step is as good as another
         elif next(part.buffers(recurse=False), None) is not None:
             module._init_weights(part)

@@ -45,11 +45,9 @@ LOCAL_ONLY: Final = {
     "local_files_only": True,
     "trust_remote_code": False,
 }  # unset, it asks the user
-_EITHER: Final = (
-    ("tokenizer.json", "vocab.json", "tekken.json", "tokenizer.model"),
-    ("processor_config.json", "preprocessor_config.json"),
-)
-"""Files of which a checkpoint has at least one of each kind, the usual one first."""
+TOKENIZERS: Final = ("tokenizer.json", "vocab.json", "tekken.json", "tokenizer.model")
+"""Files of which a checkpoint has at least one, the usual one first."""
+_PROCESSORS: Final = ("processor_config.json", "preprocessor_config.json")  # likewise
 _TEMPLATES: Final = ("chat_template.jinja", "chat_template.json", "additional_chat_templates", "tekken.json")
 _NOT_APPLIED: Final = {
     **dict.fromkeys(("num_beams", "encoder_repetition_penalty"), 1),
@@ -288,7 +286,7 @@ class _Checkpoint:
     def processor(self) -> Processor:
         """Tokenizer, feature extractor and chat template. Raises CheckpointError for settings that are not applied."""
         label, source = self.config.label, str(self.folder)
-        for names in _EITHER:
+        for names in (TOKENIZERS, _PROCESSORS):
             if not any((self.folder / name).is_file() for name in names):
                 raise CheckpointError(f"{label} has no {names[0]}", hint=f"Copy its {' or '.join(names)} beside it.")
         parts = self.family.processor(source, **LOCAL_ONLY)

@@ -13,11 +13,13 @@ from transformers import AutoTokenizer, GenerationConfig
 
 from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError
-from specdec_cli.models.loading import LOCAL_ONLY, checkpoint_errors, is_local, snapshot
+from specdec_cli.models.loading import LOCAL_ONLY, TOKENIZERS, checkpoint_errors, is_local, snapshot
 from specdec_cli.models.processor import PLACEHOLDERS, Processor, Prompt, eos_ids_of
 
 _UNNAMED: Final = {"moss_audio": {"audio_token_id": 151_654}}
 """`model_type` -> ids that stand in its code, not in its files: in MOSS-Audio `<|vision_pad|>` of Qwen3's table."""
+
+_HINT: Final = "Name a folder or hub id with the served model's tokenizer and config.json in `processor`."
 
 
 class RemoteProcessor(Processor):
@@ -28,6 +30,8 @@ class RemoteProcessor(Processor):
         with checkpoint_errors(config, offline=offline, setting="processor"):
             local = is_local(config.source)
             folder = Path(config.source).expanduser() if local else Path(snapshot(config, offline=offline))
+            if not any((folder / name).is_file() for name in TOKENIZERS):
+                raise CheckpointError(f"{self.name} has no {TOKENIZERS[0]} in {folder}", hint=_HINT)
             whole, processing = _read(folder, "config.json"), _read(folder, "processor_config.json")
             self.tokenizer = AutoTokenizer.from_pretrained(str(folder), **LOCAL_ONLY)
             self.generation = GenerationConfig(**_read(folder, "generation_config.json"))
@@ -38,8 +42,8 @@ class RemoteProcessor(Processor):
         thinker = _UNNAMED.get(str(whole.get("model_type")), {}) | whole.get("thinker_config", whole) | processing
         stand_ins = [thinker[name] for name in PLACEHOLDERS if isinstance(thinker.get(name), int)]
         if not stand_ins:
-            hint = "Name a folder or hub id with the served model's tokenizer and config.json in `processor`."
-            raise CheckpointError(f"{self.name} takes no audio: its config.json names no {PLACEHOLDERS[0]}", hint=hint)
+            says = f"{self.name} takes no audio: its config.json names no {PLACEHOLDERS[0]}"
+            raise CheckpointError(says, hint=_HINT)
         self.placeholder_id, self.placeholders = stand_ins[0], set(stand_ins)
         self.banned_ids = tuple(sorted({*stand_ins, *(self.generation.suppress_tokens or ())}))
         declared, own = self.generation.eos_token_id, self.tokenizer.eos_token_id

@@ -6,7 +6,6 @@ The fast tier asks stand-ins that compute with the models; the full one real ser
 import json
 import os
 import random
-import re
 import subprocess
 import sys
 import threading
@@ -198,7 +197,7 @@ def test_the_prompt_is_that_of_the_checkpoints_own_processor(pair):
         assert ids == tuple(i for at, i in enumerate(theirs) if i != placeholder or theirs[at - 1] != i)
 
 
-def test_a_processor_without_transformers_is_the_same(servers):
+def test_a_processor_of_a_model_that_is_served_elsewhere_is_the_same(servers):
     ours, theirs = RemoteProcessor(ModelConfig(model=str(servers.folders["cloud"])), offline=True), cloud().processor
     text = "How does she speak? 她的声音低沉。<|im_end|>"
     for name in ("vocab_size", "eos_ids", "banned_ids", "placeholder_id", "sampling_rate", "window_s", "placeholders"):
@@ -211,7 +210,10 @@ def test_a_processor_without_transformers_is_the_same(servers):
 
 def test_files_of_a_served_model_that_do_not_fit_are_refused(tmp_path):
     Tokenizer(WordLevel({"x": 0, "<|AUDIO|>": 1}, unk_token="x")).save(str(tmp_path / "tokenizer.json"))
-    for config, message in (("[1]", "as a JSON object"), ('{"audio_token_id": 1}', "has the eos_token_id None")):
+    for config, message in (
+        ("[1]", "cannot be loaded: TypeError"),
+        ('{"audio_token_id": 1}', "has the eos_token_id None"),
+    ):
         (tmp_path / "config.json").write_text(config)
         with pytest.raises(CheckpointError, match=message):
             RemoteProcessor(ModelConfig(model=str(tmp_path)), offline=True)
@@ -246,34 +248,6 @@ def batch(servers: Servers, folder: Path, *arguments: str, program: Sequence[str
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stderr
-
-
-@pytest.mark.ci
-def test_a_batch_loads_no_torch_and_is_quick_to_its_first_request(servers, tmp_path):
-    """At most 1 s of CPU time, interpreter included."""
-    program = tmp_path / "first.py"
-    program.write_text(
-        "import sys, time, httpx\n"
-        "handle = httpx.AsyncClient.stream\n"
-        "def stream(self, method, url, **more):\n"
-        "    if not seen: seen.append(time.process_time())\n"
-        "    return handle(self, method, url, **more)\n"
-        "seen, httpx.AsyncClient.stream = [], stream\n"
-        "from specdec_cli.cli import main\n"
-        "try:\n    main()\n"
-        "finally:\n    loaded = bool({'torch', 'transformers'} & set(sys.modules))\n"
-        "    print('first', seen[0], loaded, file=sys.stderr)\n"
-    )
-    write_recordings(tmp_path / "in", 3)
-    told = batch(servers, tmp_path, program=[str(program)])
-    assert "PyTorch" not in told
-    assert re.search(r"clips/s · edge \d+% and cloud \d+% of the time", told)
-    _, seconds, loaded = told.strip().splitlines()[-1].split()
-    assert (loaded, len(lines(tmp_path / "out.jsonl"))) == ("False", 3)
-    # on a machine that is slow or busy, what the libraries take by themselves is the measure
-    libraries = "import time, typer, rich, httpx, pydantic, numpy, yaml, soundfile; print(time.process_time())"
-    alone = float(subprocess.run([sys.executable, "-c", libraries], capture_output=True, check=True).stdout)
-    assert float(seconds) < max(1.0, 5 * alone)
 
 
 @pytest.mark.ci

@@ -16,7 +16,7 @@ from specdec_cli.models.engine import forward_together
 from specdec_cli.models.int4 import PackedLinear, pack, packable
 from specdec_cli.models.loading import _quantisation_config, forecast
 from specdec_cli.models.session import Session
-from tests.models.checkpoints import assert_agree, load
+from tests.models.checkpoints import load
 from tests.tiers import few
 from tests.tiny import save_checkpoint, tiny_clip, tiny_module
 
