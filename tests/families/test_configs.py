@@ -1,4 +1,4 @@
-"""The shipped configurations of real models: they load, and name families that exist."""
+"""The shipped configurations of real models load, and settings, code and page name the same families."""
 
 from pathlib import Path
 from typing import Any, get_args
@@ -7,38 +7,28 @@ import pytest
 
 from specdec_cli.config import load_config
 from specdec_cli.config.fields import FamilyName
+from specdec_cli.config.locate import shipped_configs
 from specdec_cli.models import families
 
 ROOT = Path(__file__).parents[2]
-PAIRS = {
-    "qwen2.5-omni": ("Qwen/Qwen2.5-Omni-3B", "Qwen/Qwen2.5-Omni-7B"),
-    "qwen2.5-omni-vllm": ("Qwen/Qwen2.5-Omni-3B", "Qwen/Qwen2.5-Omni-7B"),
-    "qwen2.5-omni-vllm-pair": ("Qwen/Qwen2.5-Omni-3B", "Qwen/Qwen2.5-Omni-7B"),
-    "moss-audio-vllm-pair": ("OpenMOSS-Team/MOSS-Audio-4B-Instruct", "OpenMOSS-Team/MOSS-Audio-8B-Instruct"),
-    "qwen3-omni": ("Qwen/Qwen2.5-Omni-3B", "Qwen/Qwen3-Omni-30B-A3B-Instruct"),
-    "gemma4": ("google/gemma-4-E2B-it", "google/gemma-4-E4B-it"),
-    "voxtral": ("mistralai/Voxtral-Mini-3B-2507", "mistralai/Voxtral-Small-24B-2507"),
-}
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", sorted({*shipped_configs()} - {"mini"}))
 def test_configurations_load(name):
-    flags: dict[str, Any] = {"cloud.allow_audio_upload": True} if "vllm" in name else {}
-    flags |= {"edge.allow_audio_upload": True} if name.endswith("pair") else {}
+    remote = ("edge", "cloud") if name.endswith("pair") else ("cloud",) if name.endswith("vllm") else ()
+    flags: dict[str, Any] = {f"{role}.allow_audio_upload": True for role in remote}
     config = load_config(name, flags=flags, environ={}).config
-    assert (config.edge.model, config.cloud.model) == PAIRS[name]
+    assert [role for role, model in config.models.items() if model.url is not None] == list(remote)
     assert config.edge.family == config.cloud.family == "auto"
     assert config.prompt.language == "en"
 
 
-def test_the_page_of_families_has_them_all():
-    page = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
-    for family in families.FAMILIES.values():
-        assert f"| `{family.name}` | `{'`, `'.join(family.model_types)}` |" in page
-        assert all(f"needs `{package}`" in page for package in family.needs)
-
-
-def test_families_have_the_names_of_the_settings():
+def test_settings_code_and_page_name_the_same_families():
     assert {"auto", *families.FAMILIES} == set(get_args(FamilyName))
     types = [name for family in families.FAMILIES.values() for name in family.model_types]
     assert len(types) == len(set(types))
+    page = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
+    for family in families.FAMILIES.values():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{family.name}` | ")]
+        assert f" | `{'`, `'.join(family.model_types)}` | " in row
+        assert all(f"`{package}`" in row for package in family.needs)
