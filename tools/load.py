@@ -32,7 +32,7 @@ from specdec_cli.cli.app import prepare_process
 from specdec_cli.config import load_config
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.server import offered, share_arenas
+from specdec_cli.serve.server import offered
 from tests.cloud.serving import Running
 from tests.mini_pair import RATE, voice
 
@@ -56,7 +56,6 @@ def main(
 ) -> None:
     """Print rates, CPU time and memory of `serve` under load beside `batch`."""
     prepare_process()
-    share_arenas()
     resolved = load_config("mini", environ={"LANG": "en_US"})
     running = Running(offer := offered(Captioner.load(resolved.config.running_long()), resolved, ServeLimits(), 16))
     assert offer.captions is not None

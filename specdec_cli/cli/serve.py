@@ -33,7 +33,6 @@ def serve(
     resolved = options.resolve(context)
     try:
         from specdec_cli.cloud.http import read_token
-        from specdec_cli.serve.fetch import hosts
         from specdec_cli.serve.limits import ServeLimits
         from specdec_cli.serve.server import Place, serve_configured
     except ImportError as error:
@@ -47,6 +46,6 @@ def serve(
         memory_bytes=given.memory_mb << 20,
         clip_s=given.clip_s,
         idle_s=given.idle_s,
-        audio_hosts=hosts(given.audio_hosts),
+        origins=frozenset(given.origins),
     )
     serve_configured(resolved, place, token, limits, room=batch_size, debug=debug)

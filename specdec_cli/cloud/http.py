@@ -120,6 +120,15 @@ def read_token(variable: str | None, asked_by: str, least: int = 1) -> str | Non
     return token
 
 
+def require_few(text: bytes | bytearray, most: int) -> None:
+    """Raises MalformedError if a JSON text has more than `most` commas and brackets.
+
+    Parsing takes a kB for an empty list, which is two bytes of text.
+    """
+    if sum(text.count(sign) for sign in b",[{") > most:
+        raise MalformedError(f"may have {most} commas and brackets")
+
+
 def parse(kind: type[M], text: bytes) -> M:
     """The message in a JSON text. Raises MalformedError, which names the first wrong field, and no value.
 

@@ -131,7 +131,7 @@ class ServeConfig(Section):
         None, "longest clip of an edge, or recording, s; null: what the model takes, or an hour", ge=0.1
     )
     idle_s: float = setting(120.0, "time until an unused clip is forgotten, s", ge=0.1)
-    audio_hosts: Texts = setting((), "hosts, or addresses of a private network, to fetch recordings from; []: none")
+    origins: Texts = setting((), "other sites whose pages may use the server: https://app.example.org; []: none")
 
 
 class Config(Section):

@@ -1,196 +1,126 @@
-"""The bodies of requests, read within a budget of memory, and the way of results from a thread to the event loop.
-
-Whatever a request waits for, it learns of the server's end.
-"""
+"""What a request waits for in the event loop: its body, its work in threads, and its client, who may leave."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from concurrent.futures import Future
-from contextlib import asynccontextmanager
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from concurrent.futures import Executor
+from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
-from specdec_cli.serve.api_error import ApiError
 from specdec_cli.serve.limits import ServeLimits
 
 T = TypeVar("T")
-Submit = Callable[[Callable[[], None]], "Future[None]"]
-"""Runs a function in a thread. Raises HTTPException if no thread may be used."""
-
-
-def require_client(left: threading.Event) -> None:
-    """Raises ClientDisconnect if `left` is set: the client of a request is gone, and its work is for nobody."""
-    if left.is_set():
-        raise ClientDisconnect
 
 
 class Body:
-    """The body of a request; with what the request fetches, it counts towards the budget of all until `release`."""
+    """The body of a request. Its size counts towards that of all bodies until `release`."""
 
     def __init__(self, bodies: Bodies) -> None:
-        self._bodies, self._size, self.content = bodies, 0, b""
-        self.came = time.perf_counter()  # when the whole body had arrived
+        self._bodies, self._size, self.content = bodies, 0, bytearray()
 
-    def add(self, size: int) -> None:
-        """Counts `size` more bytes. Raises HTTPException if they are too many."""
-        self._size += size
-        held, limits = self._bodies.add(size), self._bodies.limits
-        if self._size > limits.body_bytes:
-            raise HTTPException(413, f"a body may have {limits.body_bytes} bytes, with the recording that it names")
-        if held > limits.bodies_bytes:
-            raise HTTPException(503, "the server holds as many bodies of requests as it may")
+    def count(self, size: int) -> None:
+        """Counts `size` bytes instead of those so far. Raises HTTPException if they are too many."""
+        self._bodies.held += size - self._size
+        self._size = size
+        limits = self._bodies.limits
+        if size > limits.body_bytes:
+            raise HTTPException(413, f"a body may have {limits.body_bytes} bytes")
+        if self._bodies.held > limits.bodies_bytes:
+            raise HTTPException(503, "the server holds as many bodies of requests as it may", {"Retry-After": "1"})
 
     def release(self) -> None:
-        """Drops the content, which no longer counts towards the budget."""
-        self._bodies.add(-self._size)
-        self._size, self.content = 0, b""
-
-
-class Ending:
-    """The end of a server: what requests wait for ends with it. For the event loop alone."""
-
-    def __init__(self) -> None:
-        self.begun, self._over = False, False
-        self._waits = dict[asyncio.Timeout, Callable[[], bool]]()
-
-    @asynccontextmanager
-    async def wait(
-        self, seconds: float, late: HTTPException, begins: Callable[[], bool] = lambda: True
-    ) -> AsyncIterator[None]:
-        """Within the block a request waits: raises `late` after `seconds`, and ApiError when the server ends.
-
-        `begins`: asked when the end begins, whether nothing was done for the request yet; then it waits no longer.
-        """
-        try:
-            async with asyncio.timeout(0 if self._over else seconds) as limit:
-                self._waits[limit] = begins
-                try:
-                    yield
-                finally:
-                    del self._waits[limit]
-        except TimeoutError:
-            raise (shutting_down() if self.begun else late) from None
-
-    def begin(self) -> None:
-        """Ends the waits of the requests for which nothing was done yet, and lets others go on."""
-        self.begun = True
-        self._end(limit for limit, begins in self._waits.items() if begins())
-
-    def finish(self) -> None:
-        """Ends all waits."""
-        self._over = True
-        self._end(self._waits)
-
-    def _end(self, limits: Iterable[asyncio.Timeout]) -> None:
-        for limit in list(limits):
-            limit.reschedule(asyncio.get_running_loop().time())
-
-
-def shutting_down() -> ApiError:
-    """The error of a request that the end of the server ends."""
-    return ApiError(503, "The server is shutting down.", code="shutting_down", headers={"Retry-After": "1"})
+        """Drops the content."""
+        self.content = bytearray()
+        self.count(0)
 
 
 class Bodies:
-    """Reads the bodies of requests within a budget of memory, until the server ends."""
+    """Reads the bodies of requests within a budget of memory. For the event loop alone."""
 
     def __init__(self, limits: ServeLimits) -> None:
-        self.limits, self.ending, self._lock = limits, Ending(), threading.Lock()
-        self.held = 0  # bytes
-
-    def add(self, size: int) -> int:
-        """Counts `size` more bytes, fewer if it is negative; returns how many are held. Any thread may call it."""
-        with self._lock:
-            self.held += size
-            return self.held
+        self.limits, self.held = limits, 0  # bytes
 
     async def read(self, request: Request) -> Body:
         """The body of a request. Raises HTTPException if it is packed, too large or too slow."""
         if (coding := request.headers.get("content-encoding", "identity")) != "identity":
             head = {"Accept-Encoding": "identity"}
             raise HTTPException(415, f"a body in {coding[:40]} is not unpacked: send it as it is", head)
-        body, parts = Body(self), list[bytes]()
-        late = HTTPException(408, f"the body did not arrive within {self.limits.body_s:g} s")
+        body = Body(self)
         try:
-            async with self.ending.wait(self.limits.body_s, late):
+            async with asyncio.timeout(self.limits.body_s):
                 async for part in request.stream():
-                    parts.append(part)
-                    body.add(len(part))
-        except BaseException:
+                    body.content += part
+                    body.count(len(body.content))
+        except BaseException as error:
             body.release()
+            if isinstance(error, TimeoutError):
+                raise HTTPException(408, f"the body did not arrive within {self.limits.body_s:g} s") from None
             raise
-        body.content, body.came = b"".join(parts), time.perf_counter()
         return body
 
 
-async def results(
-    request: Request,
-    bodies: Bodies,
-    submit: Submit,
-    work: Callable[[Body, threading.Event], Iterable[T]],
-    limit_s: float,
-) -> AsyncGenerator[T]:
-    """Yields the results of `work` on a request, which a thread of `submit` yields one after the other.
-
-    `work` is given the body, and an event that is set when the client leaves or this generator is closed: then no
-    further forward is to be made. The body counts towards the budget until the thread has ended. Raises what `work`
-    raises, ClientDisconnect if the client leaves, and HTTPException if no result comes for `limit_s` seconds or the
-    server ends.
-    """
-    body, left = await bodies.read(request), threading.Event()
-    loop, queue = asyncio.get_running_loop(), asyncio.Queue[T | BaseException | None]()
-
-    def put(result: T | BaseException | None) -> None:
-        loop.call_soon_threadsafe(queue.put_nowait, result)
-
-    def run() -> None:
-        for each in work(body, left):
-            put(each)
-
-    def ended(done: Future[None]) -> None:
-        body.release()
-        if not left.is_set():  # else nobody gets it, and the queue would keep it
-            put(shutting_down() if done.cancelled() else done.exception())
-
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, once the body was read. If the client leaves, cancels it and raises ClientDisconnect."""
+    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(_departure(request))]
     try:
-        if bodies.ending.begun:
-            raise shutting_down()
-        future = submit(run)
-    except BaseException:
-        body.release()
-        raise
-    future.add_done_callback(ended)
-    leaving = asyncio.create_task(_departure(request))
-    leaving.add_done_callback(lambda _: queue.put_nowait(ClientDisconnect()))
-    late = HTTPException(503, f"the model did not answer within {limit_s:g} s")
-    try:
-        while True:
-            async with bodies.ending.wait(limit_s, late, future.cancel):
-                result = await queue.get()
-            if result is None:
-                return
-            if isinstance(result, BaseException):
-                try:
-                    raise result
-                finally:
-                    del result
-            yield result
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if not tasks[0].done():
+            raise ClientDisconnect
+        return tasks[0].result()
     finally:
-        left.set()
-        leaving.cancel()
-        future.cancel()
+        for task in tasks:
+            task.cancel()
         # an error has this frame in its traceback: as long as the frame has the error, their memory waits for the
         # garbage collector, with the recording and all that was made of it
-        del future, leaving
+        del tasks, task
 
 
 async def _departure(request: Request) -> None:
-    """Waits until the client of a request, whose body was read, closes its connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+async def in_thread(pool: Executor, work: Callable[[], T], stop: Callable[[], object]) -> T:
+    """The result of `work` in a thread. A caller that is cancelled calls `stop`, and waits for the thread's end.
+
+    So whatever a request holds can be given back when its coroutine ends.
+    """
+    future = pool.submit(work)
+    running = asyncio.wrap_future(future)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        stop()
+        if not future.cancel():
+            await asyncio.wait({running})
+            running.exception()  # nobody else asks for it
+        raise
+    finally:
+        del running, future  # as above
+
+
+async def each_in_thread(
+    pool: Executor, work: Callable[[], Iterable[T]], stop: Callable[[], object]
+) -> AsyncGenerator[T]:
+    """What `work` yields in a thread, however soon it is read; see `in_thread`."""
+    loop, queue = asyncio.get_running_loop(), asyncio.Queue[tuple[T, ...]]()
+
+    def run() -> None:
+        try:
+            for each in work():
+                loop.call_soon_threadsafe(queue.put_nowait, (each,))
+        finally:
+            loop.call_soon_threadsafe(queue.put_nowait, ())
+
+    running = asyncio.ensure_future(in_thread(pool, run, stop))
+    try:
+        while found := await queue.get():
+            yield found[0]
+        await running
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+        del running

@@ -1,4 +1,4 @@
-"""Captions the recordings of requests, many at a time, as `specdec batch` does. Calls block."""
+"""Captions the recordings of requests, many at a time, as `specdec batch` does."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Generator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Final, cast
 
+import av
 import torch
 
 from specdec_cli.captioner import Captioner
@@ -22,10 +24,11 @@ from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.engine import encoders_and_threads
 from specdec_cli.run import Run
 from specdec_cli.serve.api_error import ApiError
-from specdec_cli.serve.bodies import require_client
+from specdec_cli.serve.bodies import each_in_thread, in_thread
 from specdec_cli.serve.engine import ServeEngine
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.requests import PREFIX
+from specdec_cli.serve.turns import Turns
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.round import Round
 from specdec_cli.types import Mode, Token
@@ -33,6 +36,8 @@ from specdec_cli.types import Mode, Token
 NAME: Final = "The recording"  # in messages, in place of the path of a file that is gone
 IGNORED_TEXTS: Final = "The text of the messages was left out: these models follow the shipped instructions only."
 _VARIANTS: Final = 32  # captioners of different settings that are kept
+_LONG_S: Final = 60.0  # from which on a recording may take seconds to read
+_BYTES_A_SECOND: Final = 1 << 15  # of a recording that does not say how long it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,48 @@ class Step:
     text: str  # added to the caption; later blocks cannot change it
     tokens: tuple[Token, ...]  # committed by the block
     made: Round | Transcript
+    failed: SpecdecError | None = None  # why the piece has no caption
+
+
+class SoundFile:
+    """A recording as a file: in memory, or on disk if the system has no such files. It is gone after `close`."""
+
+    def __init__(self, sound: bytes) -> None:
+        self.size = len(sound)
+        if hasattr(os, "memfd_create"):
+            file = os.fdopen(os.memfd_create("specdec"), "wb")
+            file.write(sound)
+            file.flush()
+            self.path, self.close = f"/proc/{os.getpid()}/fd/{file.fileno()}", file.close
+        else:
+            folder = tempfile.TemporaryDirectory(prefix="specdec-")
+            self.path, self.close = os.path.join(folder.name, "recording"), folder.cleanup
+            Path(self.path).write_bytes(sound)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether reading it takes seconds, by the length that it declares."""
+        try:
+            with av.open(self.path) as content:
+                declared_s = (content.duration or 0) / av.time_base
+        except (av.FFmpegError, ValueError):  # reading it says what is wrong
+            declared_s = 0.0
+        return (declared_s or self.size / _BYTES_A_SECOND) > _LONG_S
+
+    def end(self) -> None:
+        """Ends a reading under way, which fails."""
+        os.truncate(self.path, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request wants of its recording."""
+
+    file: SoundFile
+    is_long: bool
+    captioner: Captioner
+    follows: bool  # whether the models follow the client's own texts
+    warnings: tuple[str, ...]  # about the request
 
 
 class Captions:
@@ -71,11 +118,14 @@ class Captions:
     ) -> None:
         self.limits, self.loaded, self._resolved, self._engine = limits, captioner, resolved, engine
         self._captioner_of = lru_cache(_VARIANTS)(lambda settings: self._varied(json.loads(settings)))
-        self._lock, self._most, self.under_way = threading.Lock(), room + limits.waiting, 0  # requests
-        self._decoding, self._preparing = threading.Semaphore(room), threading.Semaphore(min(os.cpu_count() or 1, 4))
+        self._most, self.under_way = room + limits.waiting, 0  # requests
+        readers = min(os.cpu_count() or 1, 4)
+        # long recordings are read beside short ones, and later pieces leave a quarter of the places to first ones
+        self._reading, self._reading_long = Turns(readers), Turns(max(readers - 1, 1))
+        self._decoding, self._later = Turns(room), Turns(max(room - room // 4, 1))
         models = captioner.pair.loaded
         threads = encoders_and_threads(models)[1] if models else torch.get_num_threads()
-        self._pool = ThreadPoolExecutor(2 * room, "specdec caption", torch.set_num_threads, (threads,))
+        self._pool = ThreadPoolExecutor(room + 2 * readers, "specdec caption", torch.set_num_threads, (threads,))
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -91,16 +141,17 @@ class Captions:
         offered = ", ".join(PREFIX + mode for mode in self.modes)
         raise ApiError(404, f"There is no such model here. This server has {offered}.", "model", "model_not_found")
 
-    def submit(self, work: Callable[[], None]) -> Future[None]:
-        """Runs a request's work in a thread. Raises ApiError if too many requests wait."""
-        with self._lock:
-            if self.under_way >= self._most:
-                says = f"{self._most} recordings are being captioned or wait for it, as many as may: try again soon."
-                raise ApiError(429, says, code="queue_full", headers={"Retry-After": "1"})
-            self.under_way += 1
-        future = self._pool.submit(work)
-        future.add_done_callback(self._ended)
-        return future
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """A request's place, for the block. Raises ApiError if too many requests have one."""
+        if self.under_way >= self._most:
+            says = f"{self._most} recordings are being captioned or wait for it, as many as may: try again soon."
+            raise ApiError(429, says, code="queue_full", headers={"Retry-After": "1"})
+        self.under_way += 1
+        try:
+            yield
+        finally:
+            self.under_way -= 1
 
     def close(self) -> None:
         """Waits for running recordings, and ends the threads."""
@@ -108,91 +159,95 @@ class Captions:
         if self._engine is not None:
             self._engine.close()
 
-    def steps(
-        self, settings: Mapping[str, object], texts: Mapping[str, str], sound: bytes, left: threading.Event
-    ) -> Generator[Step]:
-        """The steps of a recording, for a thread of `submit`; once `left` is set, no further forward is made.
-
-        `texts` are settings, too: `prompt.instruction` and `prompt.system`, in place of the shipped ones.
+    async def steps(self, wanted: Wanted, client: str) -> AsyncGenerator[Step]:
+        """The steps of a recording, whose turns are those of `client`. Once this is closed no forward is made.
 
         Raises:
-            ClientDisconnect: `left` is set.
             ApiError: the request is at fault.
             SpecdecError: the recording cannot be captioned, or a model fails.
         """
-        captioner, follows = self._variant(settings, texts)
-        with _file_of(sound) as path:
-            del sound
-            try:
-                with self._turn(self._preparing, left):
-                    recording = captioner.recording(InputFile(path), self.limits.clip_s or self.limits.recording_s)
-                says = [warning.replace(path, NAME) for warning in recording.warnings]
-                says += [IGNORED_TEXTS] if texts and not follows else []
-                runs = captioner.runs_of(replace(recording, path=NAME, warnings=tuple(says)))
-                captioned, lost = False, None  # whether a piece is captioned, and the error of the first that is not
-                while True:
-                    with self._turn(self._preparing, left):
-                        run = next(runs, None)
-                    if run is None:
-                        break
-                    failed = yield from self._steps_of(run, captioner, left)
-                    captioned |= failed is None
-                    lost = lost or failed
-                if lost is not None and not captioned:
-                    raise lost
-            except SpecdecError as error:
-                error.message = error.message.replace(path, NAME)
-                if follows and isinstance(error, CheckpointError):
-                    raise ApiError(400, error.message, "messages", type(error).__name__) from error
-                raise
+        captioner, file, left = wanted.captioner, wanted.file, threading.Event()
+        lost: SpecdecError | None = None  # of the first piece without a caption
+        captioned = False
+        try:
+            item, longest_s = InputFile(file.path), self.limits.clip_s or self.limits.recording_s
+            async with (self._reading_long if wanted.is_long else self._reading).turn(client):
+                recording = await in_thread(self._pool, lambda: captioner.recording(item, longest_s), file.end)
+            says = [*wanted.warnings, *(warning.replace(file.path, NAME) for warning in recording.warnings)]
+            runs = captioner.runs_of(replace(recording, path=NAME, warnings=tuple(says)))
+            later = False
+            while True:
+                async with self._reading.turn(client, later=later):
+                    run = await in_thread(self._pool, partial(next, runs, None), file.end)
+                if run is None:
+                    break
+                async with self._turn(client, later=later):
+                    work = partial(self._steps_of, run, captioner, left, later)
+                    async with aclosing(each_in_thread(self._pool, work, left.set)) as steps:
+                        async for step in steps:
+                            lost = lost or step.failed
+                            captioned |= isinstance(step.made, Transcript) and step.failed is None
+                            yield step
+                del run, work
+                later = True
+            if lost is not None and not captioned:
+                raise lost
+        except SpecdecError as error:
+            error.message = error.message.replace(file.path, NAME)
+            if wanted.follows and isinstance(error, CheckpointError):
+                raise ApiError(400, error.message, "messages", type(error).__name__) from error
+            raise
+        finally:
+            del lost
 
-    def _steps_of(
-        self, run: Run, captioner: Captioner, left: threading.Event
-    ) -> Generator[Step, None, SpecdecError | None]:
+    @asynccontextmanager
+    async def _turn(self, client: str, *, later: bool) -> AsyncIterator[None]:
+        async with self._later.turn(client) if later else nullcontext(), self._decoding.turn(client, later=later):
+            yield
+
+    def _steps_of(self, run: Run, captioner: Captioner, left: threading.Event, later: bool) -> Iterator[Step]:
         """Yields each block of a piece, and its transcript: of one among several pieces, it may be that of a failure.
 
-        Returns the error of such a failure; None: the piece is captioned.
+        Once `left` is set, no further forward is made, and ClientDisconnect is raised.
         """
         piece, sent, seen, engine = _piece(run, captioner.pair.writer.placeholders), 0, 0, self._engine
-        if engine is not None:
-            engine.request.left = left
         try:
             if run.error is not None:
                 raise run.error
             with (
-                self._turn(self._decoding, left),
+                nullcontext() if engine is None else engine.request(left, later=later, first=not later),
                 nullcontext() if engine is None else engine.clip(),
                 closing(run.updates(engine)) as updates,
             ):
                 for update in updates:
-                    require_client(left)
+                    if left.is_set():
+                        return
                     if isinstance(update.event, Round):
                         settled = captioner.setup.settled(update.text.caption)
                         yield Step(piece, settled[sent:], tuple(run.tokens[seen:]), update.event)
                         sent, seen = max(sent, len(settled)), len(run.tokens)
-            transcript, failed = run.finish(), None
+            transcript = run.finish()
+            yield Step(piece, (transcript.caption or "")[sent:], (), transcript)
         except SpecdecError as error:
             if sent or run.clip.pieces is None or isinstance(error, ContextError):
                 raise
-            transcript, failed = run.failed(error), error
-        yield Step(piece, (transcript.caption or "")[sent:], (), transcript)
-        return failed
+            yield Step(piece, "", (), run.failed(error), error)
 
-    def _ended(self, _: object) -> None:
-        with self._lock:
-            self.under_way -= 1
+    def wanted(self, settings: Mapping[str, object], texts: Mapping[str, str], sound: bytes, says: list[str]) -> Wanted:
+        """What a request wants, whose warnings so far are `says`.
 
-    def _variant(self, settings: Mapping[str, object], texts: Mapping[str, str]) -> tuple[Captioner, bool]:
-        """The captioner of a request, and whether it follows the client's own texts.
-
-        Models that were trained on the shipped prompts alone follow other texts only with `prompt.force`. Raises
-        ConfigError if settings are wrong, or contradict each other.
+        `texts` are settings, too: `prompt.instruction` and `prompt.system`, in place of the shipped ones. Models that were
+        trained on the shipped prompts alone follow other texts only with `prompt.force`. Raises ConfigError if settings
+        are wrong, or contradict each other.
         """
         stops = "decoding.stop_strings" in settings
-        plain = self._varied(settings) if stops else self._captioner_of(json.dumps(settings, sort_keys=True))
-        if texts and (plain.config.prompt.force or not plain.setup.shipped_only):
-            return self._varied({**settings, **texts}), True
-        return plain, False
+        captioner = self._varied(settings) if stops else self._captioner_of(json.dumps(settings, sort_keys=True))
+        follows = bool(texts) and (captioner.config.prompt.force or not captioner.setup.shipped_only)
+        if follows:
+            captioner = self._varied({**settings, **texts})
+        warnings = (*says, *((IGNORED_TEXTS,) if texts and not follows else ()))
+        file = SoundFile(sound)
+        return Wanted(file, file.is_long, captioner, follows, warnings)
 
     def _varied(self, settings: Mapping[str, object]) -> Captioner:
         config, most = self._resolved.varied(settings, "specdec").config, self.limits.text_tokens
@@ -200,32 +255,9 @@ class Captions:
             raise ApiError(400, f"decoding.max_new_tokens may be {most} here, at most.", "specdec", "invalid_value")
         return self.loaded.variant(config)
 
-    @contextmanager
-    def _turn(self, turns: threading.Semaphore, left: threading.Event) -> Generator[None]:
-        """Within the block this thread has one of the turns. Raises ClientDisconnect if its client left meanwhile."""
-        with turns:
-            require_client(left)
-            yield
-
 
 def _piece(run: Run, placeholders: Collection[int]) -> ServedPiece:
     clip, start_s = run.clip, run.clip.start_s or 0.0
     ids = next((prompt.ids for prompt in run.prompts or () if prompt is not None), ())
     sounds = sum(id_ in placeholders for id_ in ids)
     return ServedPiece(clip.piece or 0, start_s, clip.end_s or start_s + clip.duration_s, len(ids), sounds)
-
-
-@contextmanager
-def _file_of(sound: bytes) -> Generator[str]:
-    """The path of a file with a recording, for the block: in memory, or on disk if the system has no such files."""
-    if not hasattr(os, "memfd_create"):
-        with tempfile.TemporaryDirectory(prefix="specdec-") as folder:
-            path = os.path.join(folder, "recording")
-            with open(path, "wb") as on_disk:
-                on_disk.write(sound)
-            yield path
-        return
-    with os.fdopen(os.memfd_create("specdec"), "wb") as file:
-        file.write(sound)
-        file.flush()
-        yield f"/proc/{os.getpid()}/fd/{file.fileno()}"

@@ -2,92 +2,181 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import threading
-from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import aclosing, closing
-from typing import Any, Final
+from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, aclosing
+from functools import partial
+from typing import Any, Final, Literal
 
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from fastapi import APIRouter, Request
+from fastapi.responses import Response, StreamingResponse
+from pydantic import BaseModel
 
 from specdec_cli.labels import Lexicon
-from specdec_cli.serve.api_error import ApiError
-from specdec_cli.serve.bodies import Bodies, Body, results
+from specdec_cli.serve.api_error import ApiError, ErrorAnswer, refusal_of
+from specdec_cli.serve.bodies import Bodies, Body, in_thread, unless_gone
 from specdec_cli.serve.caption_object import object_schema
-from specdec_cli.serve.captions import Captions
-from specdec_cli.serve.completion import Completion
-from specdec_cli.serve.fetch import fetched
+from specdec_cli.serve.captions import Captions, Wanted
+from specdec_cli.serve.completion import ChatCompletion, Completion
 from specdec_cli.serve.metrics import Metrics
-from specdec_cli.serve.openapi import CHAT, MODELS, document
 from specdec_cli.serve.requests import PREFIX, ChatRequest
 from specdec_cli.transcript import Transcript
 
 _PROPERTIES: Final = object_schema(Lexicon.shipped())
+_SCHEMAS: Final = "#/components/schemas/{model}"
+_COMMENT_S: Final = 15.0  # of silence in a stream, after which proxies and clients might give it up
+_REFUSED: Final[dict[int | str, dict[str, Any]]] = {
+    "default": {"model": ErrorAnswer, "description": "a refusal; docs/api.md has the statuses"}
+}
+
+Texts = asyncio.Queue[str | Exception | None]
+"""The texts of an answer, then None, or the error that ends it."""
 
 
-def routes(captions: Captions, bodies: Bodies, metrics: Metrics) -> list[Route]:
+class Model(BaseModel):
+    """A mode."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "specdec"
+
+
+class Models(BaseModel):
+    """The modes for which all models are loaded."""
+
+    object: Literal["list"] = "list"
+    data: list[Model]
+
+
+def router(captions: Captions, bodies: Bodies, metrics: Metrics) -> APIRouter:
     """The API's routes."""
-    api, described = _Api(captions, bodies, metrics), document(captions.modes)
-    return [
-        Route("/openapi.json", lambda _: JSONResponse(described)),
-        Route(MODELS, api.models),
-        Route(MODELS + "/{name:path}", api.model),
-        Route(CHAT, api.chat, methods=["POST"]),
-    ]
+    routes, api = APIRouter(), _Api(captions, bodies, metrics)
+
+    @routes.get("/v1/models", operation_id="models", responses=_REFUSED)
+    async def models() -> Models:
+        return Models(data=[Model(id=PREFIX + mode) for mode in captions.modes])
+
+    @routes.get("/v1/models/{name:path}", operation_id="model", responses=_REFUSED)
+    async def model(name: str) -> Model:
+        return Model(id=PREFIX + captions.mode_of(name))
+
+    # read and validated in a thread, see `ChatRequest.read`: FastAPI would do it in the event loop
+    schema = ChatRequest.model_json_schema(ref_template=_SCHEMAS)
+    body = {"required": True, "content": {"application/json": {"schema": schema}}}
+    stream = {"description": "the caption", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+
+    @routes.post(
+        "/v1/chat/completions",
+        operation_id="caption",
+        response_model=ChatCompletion,
+        responses={200: stream, **_REFUSED},
+        openapi_extra={"requestBody": body},
+    )
+    async def caption(request: Request) -> Response:
+        return await api.answer(request)
+
+    return routes
 
 
 class _Api:
     def __init__(self, captions: Captions, bodies: Bodies, metrics: Metrics) -> None:
         self._captions, self._bodies, self._metrics = captions, bodies, metrics
+        self._reading = ThreadPoolExecutor(2, "specdec request")
 
-    async def models(self, _request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [_model(mode) for mode in self._captions.modes]})
-
-    async def model(self, request: Request) -> Response:
-        return JSONResponse(_model(self._captions.mode_of(request.path_params["name"])))
-
-    async def chat(self, request: Request) -> Response:
-        captions = self._captions
-        texts = results(request, self._bodies, captions.submit, self._answer, captions.limits.caption_s)
+    async def answer(self, request: Request) -> Response:
+        """A caption, as a whole or as a stream. An error before its first block is answered with a status."""
+        held, body = ExitStack(), await self._bodies.read(request)
+        held.callback(body.release)
         try:
-            text = await anext(texts)  # an error before the first block is answered with its status
-            if text:
-                head = {"Cache-Control": "no-cache"}
-                return StreamingResponse(_streamed(text, texts), media_type="text/event-stream", headers=head)
-            async for each in texts:
-                text = each
+            held.enter_context(self._captions.place())
+            reading = in_thread(self._reading, partial(self._read, body), lambda: None)
+            asked, wanted, answer = await unless_gone(request, reading)
+            held.callback(wanted.file.close)
+            body.content = bytearray()
+            body.count(wanted.file.size)
         except BaseException:
-            await texts.aclose()
+            held.close()
             raise
-        return Response(text, media_type="application/json")
+        texts = asyncio.Queue[str | Exception | None](1)  # no piece is begun before the last one is read
+        client = request.client.host if request.client else ""
+        work = asyncio.create_task(self._put(texts, wanted, client, answer, stream=bool(asked.stream)))
+        work.add_done_callback(lambda _: held.close())
+        if not asked.stream:
+            try:
+                whole = await unless_gone(request, texts.get())
+            finally:
+                work.cancel()
+            return Response(_text(whole), media_type="application/json")
+        stream = _texts(work, texts)
+        first = await unless_gone(request, anext(stream))
+        head = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        return StreamingResponse(_streamed(first, stream), media_type="text/event-stream", headers=head)
 
-    def _answer(self, body: Body, left: threading.Event) -> Generator[str]:
-        """The events of a stream; without a stream, an empty text for each step, and the answer as the last one."""
-        captions, asked, body.content = self._captions, ChatRequest.read(body.content), b""
+    def _read(self, body: Body) -> tuple[ChatRequest, Wanted, Completion]:
+        captions, asked = self._captions, ChatRequest.read(body.content)
         settings, mode = asked.settings(captions.limits.text_tokens), captions.mode_of(asked.model)
         if "decoding.mode" in settings:
             mode = captions.mode_of(f"{PREFIX}{settings['decoding.mode']}")
         answer = Completion(asked, mode, asked.wanted(_PROPERTIES), captions.loaded.pair.writer)
-        sound = asked.sound(lambda url: fetched(url, captions.limits, body, left))
-        with closing(captions.steps({**settings, "decoding.mode": mode}, asked.texts, sound, left)) as steps:
-            asked.messages.clear()
-            del sound  # from here on the recording is held once
-            for step in steps:
-                if isinstance(step.made, Transcript):
-                    self._metrics.captions.labels(mode).inc()
-                    self._metrics.captioned_s.inc(step.piece.end_s - step.piece.start_s)
-                if asked.stream:
-                    yield _event(answer.chunk(step))
-                else:
-                    answer.add(step)
-                    yield ""
-        yield from map(_event, answer.last()) if asked.stream else (_json(answer.completion()),)
+        settings["decoding.mode"] = mode
+        wanted = captions.wanted(settings, asked.texts, asked.sound(), asked.left_out())
+        asked.messages.clear()  # from here on the recording is held once
+        return asked, wanted, answer
+
+    async def _put(
+        self,
+        texts: Texts,
+        wanted: Wanted,
+        client: str,
+        answer: Completion,
+        *,
+        stream: bool,
+    ) -> None:
+        """Puts the answer, or the events of a stream, and None at the end, or an error."""
+        try:
+            async with aclosing(self._captions.steps(wanted, client)) as steps:
+                async for step in steps:
+                    if isinstance(step.made, Transcript):
+                        self._metrics.captions.labels(wanted.captioner.config.decoding.mode).inc()
+                        self._metrics.captioned_s.inc(step.piece.end_s - step.piece.start_s)
+                    if stream:
+                        await texts.put(_event(answer.chunk(step)))
+                    else:
+                        answer.add(step)
+            for text in map(_event, answer.last()) if stream else (answer.whole(),):
+                await texts.put(text)
+            await texts.put(None)
+        except Exception as error:
+            await texts.put(error)
 
 
-def _model(mode: str) -> dict[str, Any]:
-    return {"id": PREFIX + mode, "object": "model", "created": 0, "owned_by": "specdec"}
+async def _texts(work: asyncio.Task[None], texts: Texts) -> AsyncGenerator[str]:
+    """The texts that `work` puts, and a comment after some silence. Raises the error that it puts."""
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(_COMMENT_S):
+                    text = _text(await texts.get())
+            except TimeoutError:
+                text = ": the recording waits\n\n"
+            if text is None:
+                return
+            yield text
+    finally:
+        work.cancel()
+
+
+def _text(found: str | Exception | None) -> str | None:
+    """The text that was put. Raises the error that was."""
+    try:
+        if isinstance(found, Exception):
+            raise found
+        return found
+    finally:
+        del found  # an error has this frame in its traceback, see `unless_gone`
 
 
 async def _streamed(first: str, texts: AsyncGenerator[str]) -> AsyncGenerator[str]:
@@ -97,15 +186,14 @@ async def _streamed(first: str, texts: AsyncGenerator[str]) -> AsyncGenerator[st
             async for text in texts:
                 yield text
             yield "data: [DONE]\n\n"
-        except ClientDisconnect:  # nobody reads more
-            return
         except Exception as error:
-            yield _event(ApiError.of(error).body)
+            yield event_of(refusal_of(error))
 
 
-def _event(message: Mapping[str, Any]) -> str:
-    return f"data: {_json(message)}\n\n"
+def event_of(error: ApiError) -> str:
+    """The event of a stream that an error ends."""
+    return _event(json.dumps(error.body))
 
 
-def _json(message: Mapping[str, Any]) -> str:
-    return json.dumps(message, ensure_ascii=False)
+def _event(message: str) -> str:
+    return f"data: {message}\n\n"

@@ -7,7 +7,9 @@ import math
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, Field
 
 from specdec_cli.models.processor import Processor
 from specdec_cli.serve.captions import Step
@@ -20,12 +22,58 @@ UNLIKELY: Final = -9999.0
 """Log-probability of a token that is not among the most likely ones, as in the API itself."""
 
 
+class AudioTokens(BaseModel):
+    """Which tokens of the prompt are the recording's."""
+
+    audio_tokens: int
+    cached_tokens: int = 0
+
+
+class Usage(BaseModel):
+    """The tokens of prompts and captions."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: AudioTokens
+
+
+class AnswerMessage(BaseModel):
+    """The caption."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str
+    refusal: None = None
+
+
+class Choice(BaseModel):
+    """The caption, and why it ends."""
+
+    index: Literal[0] = 0
+    message: AnswerMessage
+    finish_reason: Literal["stop", "length"]
+    logprobs: dict[str, Any] | None
+
+
+class ChatCompletion(BaseModel):
+    """The answer to a request without `stream`."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: Usage
+    specdec: dict[str, Any] = Field(description="docs/api.md describes its fields")
+
+
 class Completion:
     """The answer to a request so far. `wanted` are the properties of a JSON object; none: the caption as text."""
 
     def __init__(self, asked: ChatRequest, mode: Mode, wanted: tuple[str, ...], writer: Processor) -> None:
         self._asked, self._wanted, self._writer = asked, wanted, writer
-        self._head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": PREFIX + mode}
+        self._head: dict[str, Any] = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time())}
+        self._head["model"] = PREFIX + mode
         self._caption, self._logprobs = "", list[dict[str, Any]]()
         self._role = {"role": "assistant"}  # in the first chunk only
         self._last_piece: int | None = None  # index of the piece whose text came last
@@ -49,8 +97,8 @@ class Completion:
         self._logprobs += logprobs
         return text, logprobs
 
-    def chunk(self, step: Step) -> dict[str, Any]:
-        """Adds a step; returns its chunk of a stream."""
+    def chunk(self, step: Step) -> str:
+        """Adds a step; returns its chunk of a stream, as JSON."""
         made, (text, logprobs) = step.made, self.add(step)
         if isinstance(made, Transcript):
             own = {"transcript": _without_rounds(made)}
@@ -60,45 +108,42 @@ class Completion:
         delta, self._role = {**self._role, "content": "" if self._wanted else text}, {}
         return self._chunk(delta, None, {"piece": piece, **own}, logprobs)
 
-    def last(self) -> Iterator[dict[str, Any]]:
-        """The chunks that end a stream."""
+    def last(self) -> Iterator[str]:
+        """The chunks that end a stream, as JSON."""
         yield self._chunk({"content": self._object} if self._wanted else {}, self._finish_reason, self._specdec, [])
         if self._asked.stream_options is not None and self._asked.stream_options.include_usage:
-            yield {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": self._usage}
+            usage = {"object": "chat.completion.chunk", "choices": [], "usage": self._usage.model_dump()}
+            yield _json(self._head | usage)
 
-    def completion(self) -> dict[str, Any]:
-        """The answer as a whole."""
-        content = self._object if self._wanted else self._caption
-        message = {"role": "assistant", "content": content, "refusal": None}
-        choice = self._choice("message", message, self._finish_reason, self._logprobs)
-        whole = {"object": "chat.completion", "choices": [choice], "usage": self._usage, "specdec": self._specdec}
-        return self._head | whole
+    def whole(self) -> str:
+        """The answer as a whole, as JSON."""
+        message = AnswerMessage(content=self._object if self._wanted else self._caption)
+        choice = Choice(message=message, finish_reason=self._finish_reason, logprobs=self._listed(self._logprobs))
+        answer = ChatCompletion(**self._head, choices=[choice], usage=self._usage, specdec=self._specdec)
+        return answer.model_dump_json()
 
     def _chunk(
         self, delta: Mapping[str, Any], reason: str | None, own: Mapping[str, Any], logprobs: list[dict[str, Any]]
-    ) -> dict[str, Any]:
-        choice = self._choice("delta", delta, reason, logprobs)
-        return {**self._head, "object": "chat.completion.chunk", "choices": [choice], "specdec": own}
+    ) -> str:
+        choice = {"index": 0, "delta": delta, "finish_reason": reason, "logprobs": self._listed(logprobs)}
+        return _json({**self._head, "object": "chat.completion.chunk", "choices": [choice], "specdec": own})
 
-    def _choice(
-        self, name: str, content: Mapping[str, Any], reason: str | None, logprobs: list[dict[str, Any]]
-    ) -> dict[str, Any]:
-        listed = {"content": logprobs, "refusal": None} if self._asked.logprobs else None
-        return {"index": 0, name: content, "finish_reason": reason, "logprobs": listed}
+    def _listed(self, logprobs: list[dict[str, Any]]) -> dict[str, Any] | None:
+        return {"content": logprobs, "refusal": None} if self._asked.logprobs else None
 
     @property
-    def _finish_reason(self) -> str:
+    def _finish_reason(self) -> Literal["stop", "length"]:
         return "length" if any(each.finish_reason == "max_tokens" for each in self._done) else "stop"
 
     @property
-    def _usage(self) -> dict[str, Any]:
+    def _usage(self) -> Usage:
         written = sum(each.totals.tokens for each in self._done if each.totals)
-        return {
-            "prompt_tokens": self._prompt_tokens,
-            "completion_tokens": written,
-            "total_tokens": self._prompt_tokens + written,
-            "prompt_tokens_details": {"audio_tokens": self._audio_tokens, "cached_tokens": 0},
-        }
+        return Usage(
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=written,
+            total_tokens=self._prompt_tokens + written,
+            prompt_tokens_details=AudioTokens(audio_tokens=self._audio_tokens),
+        )
 
     @property
     def _specdec(self) -> dict[str, Any]:
@@ -127,7 +172,11 @@ class Completion:
                 found[attribute] = class_ if found.get(attribute, class_) == class_ else None
         found["emotions"] = _each_once(each.emotions or () for each in self._done)
         found["flags"] = _each_once(each.flags for each in self._done)
-        return json.dumps({name: found.get(name) for name in self._wanted}, ensure_ascii=False)
+        return _json({name: found.get(name) for name in self._wanted})
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _without_rounds(transcript: Transcript) -> dict[str, Any]:

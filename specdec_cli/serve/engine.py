@@ -1,31 +1,54 @@
-"""The engine of a server: it makes no forward for a client that has left."""
+"""The engine of a server: no forward is made for a client that has left, and first pieces go before later ones."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 import torch
+from starlette.requests import ClientDisconnect
 
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import Engine, encoders_and_threads
 from specdec_cli.models.session import Session
-from specdec_cli.serve.bodies import require_client
+
+_PATIENCE_S: Final = 0.25  # after which a later piece no longer waits for first ones
+
+
+def require_client(left: threading.Event) -> None:
+    """Raises ClientDisconnect if `left` is set: the client of a request is gone, and its work is for nobody."""
+    if left.is_set():
+        raise ClientDisconnect
 
 
 class ServeEngine(Engine):
-    """The engine of a server, which makes no forward for a client that has left.
-
-    The thread that answers a request sets `request.left`, an event that is set when the client leaves.
-    """
+    """The engine of a server, for the threads of its requests. Others use it as any engine."""
 
     def __init__(self, models: Sequence[AudioLM], clips: int) -> None:
         super().__init__(models, clips, *encoders_and_threads(models))
-        self.request = threading.local()
+        self._thread, self._idle, self._first = threading.local(), threading.Condition(), 0
+
+    @contextmanager
+    def request(self, left: threading.Event, *, later: bool = False, first: bool = False) -> Iterator[None]:
+        """Within the block this thread works for a request, whose client has left once `left` is set.
+
+        While the `first` piece of a recording is decoded, a `later` one makes a forward every `_PATIENCE_S` at most.
+        """
+        self._thread.left, self._thread.later = left, later
+        self._count_first(first)
+        try:
+            yield
+        finally:
+            del self._thread.left, self._thread.later
+            self._count_first(-first)
 
     def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
         """See `Session.logits`. Raises ClientDisconnect if the client of this thread's request has left."""
+        if getattr(self._thread, "later", False) and self._first:
+            with self.step_aside(), self._idle:
+                self._idle.wait_for(lambda: not self._first, _PATIENCE_S)
         self._require_client()
         return super().logits(session, text, positions)
 
@@ -37,6 +60,12 @@ class ServeEngine(Engine):
             yield
 
     def _require_client(self) -> None:
-        left: threading.Event | None = getattr(self.request, "left", None)  # a helper's thread has none
+        left: threading.Event | None = getattr(self._thread, "left", None)  # a helper's thread has none
         if left is not None:
             require_client(left)
+
+    def _count_first(self, change: int) -> None:
+        if change:
+            with self._idle:
+                self._first += change
+                self._idle.notify_all()

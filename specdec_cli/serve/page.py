@@ -1,19 +1,16 @@
-"""The page at `/`, the requests that it makes, and which browsers' requests are answered without a token."""
+"""The page at `/`, and the requests that it makes."""
 
 from __future__ import annotations
 
 import asyncio
 from functools import cache
 from typing import Final
-from urllib.parse import urlsplit
 
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, PlainTextResponse
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
 
-from specdec_cli.config.locate import is_loopback
 from specdec_cli.errors import WrongFileError
 from specdec_cli.export.formats import text_of
 from specdec_cli.pages.offline import asset, environment, policy
@@ -35,28 +32,31 @@ _SCRIPTS: Final = (
 _REST_BYTES: Final = 4096  # of a request beside its recording
 
 
-def routes(captions: Captions, bodies: Bodies) -> list[Route]:
+def router(captions: Captions, bodies: Bodies) -> APIRouter:
     """The routes of the page, of its first settings, and of its downloads."""
+    routes = APIRouter()
 
-    async def settings(_request: Request) -> Response:
-        return JSONResponse(_settings(captions))
+    @routes.get(PAGE)
+    async def page() -> HTMLResponse:
+        return HTMLResponse(*_page())
 
-    async def export(request: Request) -> Response:
-        if (name := _FORMATS.get(request.path_params["name"])) is None:
+    @routes.get("/page/settings")
+    async def settings() -> dict[str, object]:
+        return _settings(captions)
+
+    @routes.post("/page/export/{name}")
+    async def export(name: str, request: Request) -> PlainTextResponse:
+        if name not in _FORMATS:
             raise HTTPException(404, "there is no such format")
         body = await bodies.read(request)
         try:
-            return PlainTextResponse(await asyncio.to_thread(text_of, name, body.content))
+            return PlainTextResponse(await asyncio.to_thread(text_of, _FORMATS[name], bytes(body.content)))
         except WrongFileError as error:
             raise HTTPException(422, error.message) from error
         finally:
             body.release()
 
-    return [
-        Route(PAGE, lambda _: HTMLResponse(*_page())),
-        Route("/page/settings", settings),
-        Route("/page/export/{name}", export, methods=["POST"]),
-    ]
+    return routes
 
 
 def _settings(captions: Captions) -> dict[str, object]:
@@ -95,13 +95,3 @@ def _page() -> tuple[str, int, dict[str, str]]:
             "Cache-Control": "no-cache",
         },
     )
-
-
-def is_own(request: Request) -> bool:
-    """Whether a request comes from this server's own page or from no page at all, by the headers of a browser.
-
-    A foreign name that leads to loopback (DNS rebinding) is no loopback name, and another site's script cannot leave
-    out or change `Origin`. Programs other than browsers send no `Origin`.
-    """
-    host, origin = request.headers.get("host", ""), request.headers.get("origin")
-    return is_loopback(f"http://{host}") and (origin is None or urlsplit(origin).netloc == host)

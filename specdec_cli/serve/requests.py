@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, JsonValue, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import from_json
 
-from specdec_cli.cloud.protocol import Message
+from specdec_cli.cloud.http import MalformedError, require_few
 from specdec_cli.config.fields import AT_PAUSES
 from specdec_cli.config.schema import SECTIONS
 from specdec_cli.serve.api_error import ApiError
@@ -29,61 +39,108 @@ SETTABLE: Final = frozenset(
 )
 """Settings that a request may change: none of models, devices, files, addresses or tokens."""
 
+_MOST_SIGNS: Final = 1 << 15  # commas and brackets of a body: a value of its JSON takes up to a kB
+_MARK: Final = b"\xef\xbb\xbf"  # a byte order mark, which some editors put before a text
+_URL_SAFE: Final = str.maketrans("-_", "+/")
 
-class SoundData(Message):
-    """A recording's bytes in base64, or its address as in `audio_url`; the bytes decide what it is, not `format`."""
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _in_parts(value: object) -> object:
+    return [{"type": "text", "text": value}] if isinstance(value, str) else value
+
+
+def _empty(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    if value:
+        raise ValueError("no token is favoured here: leave it out, or empty")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_whole, json_schema_input_type=float)]
+
+
+class Lenient(BaseModel):
+    """Part of a request. Null means no field, even for fields that are not supported."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        return {name: each for name, each in given.items() if each is not None} if isinstance(given, dict) else given
+
+
+class SoundData(Lenient):
+    """A recording's bytes in base64, or as a data URL; the bytes decide what it is, not `format`."""
 
     data: str
     format: str | None = Field(None, description="ignored")
 
 
-class Address(Message):
-    """A recording as a data URL (data:audio/wav;base64,...), or at a host that the server fetches from."""
+class Address(Lenient):
+    """A recording as a data URL: data:audio/wav;base64,..."""
 
     url: str
 
 
-class SoundPart(Message):
+class SoundPart(Lenient):
     """The recording."""
 
     type: Literal["input_audio"]
     input_audio: SoundData
 
 
-class AddressPart(Message):
+class AddressPart(Lenient):
     """The recording, in the form that vLLM takes."""
 
     type: Literal["audio_url"]
     audio_url: Address
 
 
-class TextPart(Message):
+class TextPart(Lenient):
     """An instruction, for models that take one of your own."""
 
     type: Literal["text"]
     text: str
 
 
-class ChatMessage(Message):
+Part = Annotated[SoundPart | AddressPart | TextPart, Field(discriminator="type")]
+
+
+class Asking(Lenient):
     """The user's message, or a system prompt."""
 
     role: Literal["user", "system", "developer"]
     name: str | None = Field(None, description="ignored")
-    content: str | list[Annotated[SoundPart | AddressPart | TextPart, Field(discriminator="type")]]
+    content: Annotated[
+        list[Part],
+        Field(fail_fast=True, max_length=64),
+        BeforeValidator(_in_parts, json_schema_input_type=str | list[Part]),
+    ]
 
-    @property
-    def parts(self) -> list[SoundPart | AddressPart | TextPart]:
-        """The content in parts."""
-        return [TextPart(type="text", text=self.content)] if isinstance(self.content, str) else self.content
+
+class Earlier(Lenient):
+    """An earlier answer, which is left out."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    role: Literal["assistant", "tool", "function"]
 
 
-class StreamOptions(Message):
+class StreamOptions(Lenient):
     """What a stream adds at its end."""
 
     include_usage: bool = False
+    include_obfuscation: bool = Field(False, description="ignored")
 
 
-class NamedSchema(Message):
+class NamedSchema(Lenient):
     """A JSON Schema of an object with the wanted properties."""
 
     name: str = ""
@@ -92,64 +149,77 @@ class NamedSchema(Message):
     schema_: dict[str, JsonValue] = Field(alias="schema")
 
 
-class Format(Message):
+class Format(Lenient):
     """The caption as text, as an object with classes, emotions and flags, or as wanted properties of that object."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = None
 
 
-class ChatRequest(Message):
+class ChatRequest(Lenient):
     """The body of POST /v1/chat/completions."""
 
     model: str
-    messages: list[ChatMessage] = Field(min_length=1, max_length=16)
-    max_tokens: int | None = Field(None, ge=1)
-    max_completion_tokens: int | None = Field(None, ge=1)
+    messages: list[Annotated[Asking | Earlier, Field(discriminator="role")]] = Field(
+        min_length=1, max_length=256, fail_fast=True
+    )
+    max_tokens: Count | None = Field(None, ge=1)
+    max_completion_tokens: Count | None = Field(None, ge=1)
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, gt=0, le=1)
-    seed: int | None = Field(None, ge=0, le=2**63 - 1)
-    stop: str | Annotated[list[str], Field(max_length=4)] | None = None
+    seed: Count | None = Field(None, ge=0, le=2**63 - 1)
+    stop: (
+        Annotated[
+            list[str],
+            Field(max_length=4, fail_fast=True),
+            BeforeValidator(_listed, json_schema_input_type=str | list[str]),
+        ]
+        | None
+    ) = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = Field(None, ge=0, le=20)
+    top_logprobs: Count | None = Field(None, ge=0, le=20)
     response_format: Format | None = None
-    n: Literal[1] | None = None
-    frequency_penalty: Literal[0] | None = None
-    presence_penalty: Literal[0] | None = None
-    modalities: list[Literal["text"]] | None = None
+    n: Count | None = Field(None, ge=1, le=1)
+    frequency_penalty: float | None = Field(None, ge=0, le=0)
+    presence_penalty: float | None = Field(None, ge=0, le=0)
+    logit_bias: Annotated[dict[str, JsonValue], AfterValidator(_empty)] | None = None
+    modalities: list[Literal["text"]] | None = Field(None, max_length=4, fail_fast=True)
     store: Literal[False] | None = None
+    tools: list[dict[str, JsonValue]] | None = Field(
+        None, max_length=1024, fail_fast=True, description="ignored: a caption calls none"
+    )
+    tool_choice: Literal["none", "auto"] | None = None
+    parallel_tool_calls: bool | None = Field(None, description="ignored")
     user: str | None = Field(None, description="ignored")
     metadata: dict[str, JsonValue] | None = Field(None, description="ignored")
     safety_identifier: str | None = Field(None, description="ignored")
     prompt_cache_key: str | None = Field(None, description="ignored")
     service_tier: str | None = Field(None, description="ignored")
-    parallel_tool_calls: bool | None = Field(None, description="ignored: there are no tools")
     specdec: dict[str, JsonValue] = Field({}, description="`language`, and settings by their names: decoding.k")
 
-    @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, given: Any) -> Any:
-        """In the API null means no field, even for fields that are not supported."""
-        return {name: each for name, each in given.items() if each is not None} if isinstance(given, dict) else given
+    def read(cls, body: bytes | bytearray) -> ChatRequest:
+        """The request in a body. Raises ApiError, which names the first field that is not taken.
 
-    @classmethod
-    def read(cls, body: bytes) -> ChatRequest:
-        """The request in a body. Raises ApiError, which names the field that is not taken."""
+        A wrong body costs no more than its size: its values are few, and each list ends at its first wrong item.
+        """
         try:
-            return cls.model_validate_json(body)
+            require_few(body, _MOST_SIGNS)
+            return cls.model_validate(from_json(body.removeprefix(_MARK), allow_inf_nan=False))
         except ValidationError as error:
-            # a field may have several forms: the error of the form that fits furthest
-            first = max(error.errors(include_url=False, include_input=False), key=lambda each: len(each["loc"]))
-        steps = [str(step) for step in first["loc"] if step != "str" and "[" not in str(step)]
-        once = (step for step, before in zip(steps, [None, *steps], strict=False) if step != before)
-        place = ".".join(once) or None
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        except MalformedError as error:
+            raise ApiError(400, f"The body {error}.", code="invalid_value") from None
+        except ValueError as error:
+            raise ApiError(400, f"The body is not valid JSON: {error}.", code="invalid_json") from None
+        place = _place(first["loc"])
         if first["type"] == "extra_forbidden":
             says = f"{place} is not supported; /openapi.json lists what is, and settings stand in specdec."
             raise ApiError(400, says, place, "unsupported_parameter")
-        code = "invalid_value" if place else "invalid_json"
-        raise ApiError(400, f"{place or 'The body'}: {first['msg']}.", place, code)
+        says = first["msg"].removeprefix("Value error, ").replace("after validation, ", "")
+        raise ApiError(400, f"{place or 'The body'}: {says}.", place, "invalid_value")
 
     def settings(self, most: int) -> dict[str, object]:
         """The settings that the request changes, by dotted name. Raises ApiError for one that it may not change.
@@ -165,33 +235,43 @@ class ChatRequest(Message):
                 says = f"specdec.{name[:100]} {'takes no file' if files else 'is no setting of a request'}"
                 says = f"{says}; docs/api.md lists those, and the server's configuration has the others."
                 raise ApiError(400, says, f"specdec.{name[:100]}", "unsupported_parameter")
+            if isinstance(value, list) and len(value) > 16:
+                raise ApiError(400, f"specdec.{name} may list 16 values.", f"specdec.{name}", "invalid_value")
         length = self.max_completion_tokens or self.max_tokens
         own = {
             "decoding.max_new_tokens": length and min(length, most),
             "decoding.temperature": self.temperature,
             "decoding.top_p": self.top_p if self.temperature else None,  # many clients send one with greedy decoding
             "decoding.seed": self.seed,
-            "decoding.stop_strings": [self.stop] if isinstance(self.stop, str) else self.stop,
+            "decoding.stop_strings": self.stop,
         }
         return given | {name: value for name, value in own.items() if value is not None}
 
-    def sound(self, fetch: Callable[[str], bytes]) -> bytes:
-        """The recording's bytes; `fetch` gets those at a URL. Raises ApiError if there is not exactly one recording."""
-        parts = [part for message in self.messages for part in message.parts if not isinstance(part, TextPart)]
+    @property
+    def asked(self) -> list[Asking]:
+        """The system's messages, and the user's behind the last earlier answer; all if no recording is among them."""
+        answers = [at for at, message in enumerate(self.messages) if isinstance(message, Earlier)]
+        asked = [(at, message) for at, message in enumerate(self.messages) if isinstance(message, Asking)]
+        last = [message for at, message in asked if message.role != "user" or at > max(answers, default=-1)]
+        return last if _sounds(last) else [message for _, message in asked]
+
+    def sound(self) -> bytes:
+        """The recording's bytes. Raises ApiError if there is not exactly one recording."""
+        parts = _sounds(self.asked)
         if len(parts) != 1:
             says = f"A request has one recording, and this one has {len(parts)}: send one input_audio or audio_url."
             raise ApiError(400, says, "messages", "invalid_audio")
         data = part.input_audio.data if isinstance(part := parts[0], SoundPart) else part.audio_url.url
-        if isinstance(part, AddressPart) or ":" in data:
-            head, _, coded = data.partition(",")
+        if isinstance(part, AddressPart) or ":" in data[:64]:
+            head, _, data = data.partition(",")
             if not head.lower().startswith("data:"):
-                return fetch(data)
+                says = "Recordings are not fetched from addresses: send a data URL (data:audio/wav;base64,...)."
+                raise ApiError(400, says, "messages", "unsupported_url")
             if not head.lower().endswith(";base64"):
                 says = "A recording in a data URL has to be in base64: data:audio/wav;base64,..."
                 raise ApiError(400, says, "messages", "invalid_audio")
-            data = coded
         try:
-            return base64.b64decode(data.replace("\n", "").replace("\r", ""), validate=True)
+            return _decoded(data)
         except ValueError:
             raise ApiError(400, "The recording is not valid base64.", "messages", "invalid_audio") from None
 
@@ -199,10 +279,17 @@ class ChatRequest(Message):
     def texts(self) -> dict[str, str]:
         """The user's instruction and the system prompt, if the request has them, by the names of their settings."""
         found = defaultdict[str, list[str]](list)
-        for message in self.messages:
+        for message in self.asked:
             name = "prompt.instruction" if message.role == "user" else "prompt.system"
-            found[name] += [part.text.strip() for part in message.parts if isinstance(part, TextPart)]
+            found[name] += [part.text.strip() for part in message.content if isinstance(part, TextPart)]
         return {name: text for name, lines in found.items() if (text := "\n".join(lines).strip())}
+
+    def left_out(self) -> list[str]:
+        """Sentences about what the caption takes no notice of."""
+        found = ["The tools were left out: a caption calls none."] if self.tools else []
+        if any(isinstance(message, Earlier) for message in self.messages):
+            found.append("Earlier answers were left out: a caption describes one recording.")
+        return found
 
     def wanted(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
         """The properties of the JSON object that the request wants, all of them `known`; none: the caption as text.
@@ -215,3 +302,27 @@ class ChatRequest(Message):
         if form.type == "json_object":
             return tuple(known)
         return wanted_properties({} if form.json_schema is None else form.json_schema.schema_, known)
+
+
+def _sounds(messages: list[Asking]) -> list[SoundPart | AddressPart]:
+    return [part for message in messages for part in message.content if not isinstance(part, TextPart)]
+
+
+def _decoded(data: str) -> bytes:
+    """The bytes in base64, padded or not, URL-safe or not, in one line or several. Raises ValueError."""
+    if "-" in data or "_" in data:
+        data = data.translate(_URL_SAFE)
+    if "\n" in data or "\r" in data:
+        data = "".join(data.split())
+    return binascii.a2b_base64(data + "=" * (-len(data) % 4), strict_mode=True)
+
+
+def _place(steps: tuple[int | str, ...]) -> str | None:
+    """Where an error is, as in messages[0].content[1].text. Behind the place in a list stands the item's kind."""
+    found = ""
+    for before, step in zip((None, *steps), steps, strict=False):
+        if isinstance(step, int):
+            found += f"[{step}]"
+        elif not isinstance(before, int):
+            found += f".{step}"
+    return found.removeprefix(".")[:200] or None

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import ctypes
 import json
 import logging
-import math
-import os
-import platform
 import socket
 import ssl
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.locate import is_loopback
 from specdec_cli.config.resolve import ResolvedConfig
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels import Lexicon
+from specdec_cli.serve.api_error import event
+from specdec_cli.serve.app import Offer, create_app
 from specdec_cli.serve.captions import Captions
-from specdec_cli.serve.endpoints import Offer, create_app, event
 from specdec_cli.serve.engine import ServeEngine
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.verification import Service
@@ -74,63 +66,13 @@ def bind(place: Place) -> socket.socket:
         raise ConfigError(message, hint="Choose another --host or --port.") from error
 
 
-class DeadlineProtocol(H11Protocol):
-    """uvicorn's protocol, but it closes a connection on which no whole head of a request arrives in time.
-
-    uvicorn itself waits without end, and silent connections count towards the most that may be open.
-    """
-
-    head_s: float  # seconds from the connection, or from the first byte of a later head, to the head's end
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._late = self.loop.call_later(self.head_s, transport.close)
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:  # the head is complete
-            self._late.cancel()
-        elif self._late.cancelled():  # the next one has begun
-            self._late = self.loop.call_later(self.head_s, self.transport.close)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._late.cancel()
-        super().connection_lost(exc)
-
-
-class AnnouncedServer(uvicorn.Server):
-    """uvicorn's server, which calls `announce` once it takes connections, and tells requests that it ends.
-
-    uvicorn itself cancels those that are not answered in time, which cuts them off without a word.
-    """
-
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None], offer: Offer) -> None:
-        super().__init__(config)
-        self._announce, self._offer = announce, offer
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._announce()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        ending = self._offer.bodies.ending
-        ending.begin()
-        finish = asyncio.get_running_loop().call_later(self._offer.limits.end_s, ending.finish)
-        await super().shutdown(sockets)
-        finish.cancel()
-
-
-def server(
-    offer: Offer, place: Place, token: str | None, announce: Callable[[], None] = lambda: None
-) -> uvicorn.Server:
-    """The server, not started yet; run it with the socket of `bind`. It calls `announce` once it takes connections."""
-    protocol: Any = type("Protocol", (DeadlineProtocol,), {"head_s": offer.limits.head_s})
-    return AnnouncedServer(
+def server(offer: Offer, place: Place, token: str | None) -> uvicorn.Server:
+    """The server, not started yet; run it with the socket of `bind`."""
+    return uvicorn.Server(
         uvicorn.Config(
             create_app(offer, token),
             loop="asyncio",
-            http=protocol,
+            http="h11",
             ws="none",
             lifespan="on",
             log_config=None,
@@ -139,13 +81,11 @@ def server(
             server_header=False,
             limit_concurrency=offer.limits.connections,
             timeout_keep_alive=75,
-            timeout_graceful_shutdown=math.ceil(offer.limits.end_s + 2),
+            timeout_graceful_shutdown=offer.limits.end_s,
             h11_max_incomplete_event_size=1 << 14,
             ssl_certfile=place.certificate,
             ssl_keyfile=place.key,
-        ),
-        announce,
-        offer,
+        )
     )
 
 
@@ -171,18 +111,6 @@ def log_json(*, debug: bool) -> None:
         logger.setLevel(logging.DEBUG if debug else level)
 
 
-def share_arenas() -> None:
-    """Lets all threads allocate from two arenas of glibc's malloc, unless the user has set how many there may be.
-
-    By default most threads have one of their own, and what each has freed there, hundreds of MiB under load, serves no
-    other thread.
-    """
-    arenas_at_most: Final = -8  # M_ARENA_MAX in malloc.h
-    mallopt = getattr(ctypes.pythonapi, "mallopt", None)
-    if mallopt is not None and platform.libc_ver()[0] == "glibc" and "MALLOC_ARENA_MAX" not in os.environ:
-        mallopt(arenas_at_most, 2)
-
-
 def serve_configured(
     resolved: ResolvedConfig, place: Place, token: str | None, limits: ServeLimits, *, room: int, debug: bool
 ) -> None:
@@ -191,19 +119,17 @@ def serve_configured(
     `room`: recordings that are captioned at a time.
     """
     log_json(debug=debug)
-    share_arenas()
     place.require(token)
     with bind(place) as bound:
         event("loading", **{role: model.label for role, model in resolved.config.models.items()})
         offer = offered(Captioner.load(resolved.config.running_long()), resolved, limits, room)
         url, modes = place.url(bound.getsockname()[1]), offer.captions.modes if offer.captions else ()
         model = None if offer.service is None else offer.service.info.model
-
-        def announce() -> None:
-            event("ready", url=url, host=place.host, model=model, captions=modes, token=token is not None)
-
+        running = server(offer, place, token)
+        bound.listen()  # from here on connections are taken, and answered in a moment
+        event("ready", url=url, host=place.host, model=model, captions=modes, token=token is not None)
         try:
-            server(offer, place, token, announce).run(sockets=[bound])
+            running.run(sockets=[bound])
         finally:
             event("stopped")
 

@@ -9,7 +9,9 @@ import hashlib
 import math
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import torch
 from starlette.exceptions import HTTPException
@@ -26,6 +28,7 @@ from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
+from specdec_cli.serve.bodies import in_thread
 from specdec_cli.serve.engine import ServeEngine
 from specdec_cli.serve.held_clips import HeldClip, HeldClips
 from specdec_cli.serve.limits import ClipBounds, ServeLimits
@@ -81,6 +84,11 @@ class Service:
         block, distributions = wire.unpack(wire.BlockRequest, body)
         return self._answer(held, block, self._draft(held.clip, block, distributions), started, left)
 
+    async def in_thread(self, act: Callable[..., wire.Answer], id_: str, body: bytes) -> wire.Answer:
+        """What `open` or `verify` answers, in a thread of its own."""
+        left = threading.Event()
+        return await in_thread(self.pool, partial(act, id_, body, time.perf_counter(), left), left.set)
+
     def close(self) -> None:
         """Waits for running forwards, and ends the threads."""
         self._engine.close()
@@ -134,8 +142,7 @@ class Service:
         self, held: HeldClip, block: wire.BlockRequest | None, draft: Draft, started: float, left: threading.Event
     ) -> wire.Answer:
         verdict, verifier = None, held.verifier
-        with held.lock:
-            self._engine.request.left = left
+        with held.lock, self._engine.request(left):
             try:
                 if block is None:
                     verifier.prefill()

@@ -11,11 +11,12 @@ from specdec_cli.cloud.protocol import BlockRequest, ClipRequest, as_sent
 from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config import CloudConfig
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.serve.endpoints import Offer
+from specdec_cli.serve.app import Offer
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import Place, bind, server
 from specdec_cli.serve.verification import Service
 from tests.laws.cases import Case
+from tests.waiting import until
 
 WAIT_S = 120
 
@@ -24,13 +25,13 @@ class Running:
     """The product's own server on a free port of this machine, run by a thread instead of a process."""
 
     def __init__(self, offer: Offer, token: str | None = None) -> None:
-        place, ready = Place("127.0.0.1", 0), threading.Event()
-        self._socket, self._server = bind(place), server(offer, place, token, ready.set)
+        place = Place("127.0.0.1", 0)
+        self._socket, self._server = bind(place), server(offer, place, token)
         self.port = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
         self._thread.start()
-        assert ready.wait(WAIT_S)
+        assert until(lambda: self._server.started)
 
     def stop(self) -> None:
         """Ends it as SIGTERM would."""

@@ -62,8 +62,8 @@ def test_no_clip_is_read_whose_client_left_while_it_waited_for_the_encoder(monke
         return forward
 
     def ask(session: Any, left: threading.Event) -> None:
-        engine.request.left = left
-        engine.logits(session, (), 1)
+        with engine.request(left):
+            engine.logits(session, (), 1)
 
     first.forward, second.forward = reads(first), reads(second)
     monkeypatch.setattr(engine, "_encoding", threading.BoundedSemaphore(1))

@@ -268,7 +268,6 @@ def test_what_cannot_be_served_is_refused(command, monkeypatch):
             (("--set", "serve.tls_cert=x.pem", "--set", "serve.tls_key=y.pem"), "the certificate cannot be used"),
             (("--port", str(taken.getsockname()[1])), "cannot listen on"),
             (("--batch-size", "0"), "greater than or equal to 1"),
-            (("--set", "serve.audio_hosts=[https://media.example.org]"), "is no host"),
         ):
             code, said = command("serve", *arguments)
             assert (code, match in " ".join(said.split())) == (2, True), said
@@ -298,34 +297,6 @@ for n in range(60):
 def test_lengths_of_audio_that_no_clip_had_before_take_no_memory_that_stays():
     some, all_ = map(int, said_by(CLIPS_OF_MANY_LENGTHS).split())
     assert all_ < some + 20  # MiB; without bounds 40 more clips take 50 to 100
-
-
-THREADS_THAT_ALLOCATE = """
-import ctypes
-import sys
-from threading import Barrier, Thread
-from specdec_cli.serve.server import share_arenas
-
-share_arenas()
-libc, all_here = ctypes.CDLL(None), Barrier(16)
-
-def allocate():
-    libc.malloc.restype = ctypes.c_void_p
-    libc.malloc(1000)
-    all_here.wait()
-
-threads = [Thread(target=allocate) for _ in range(16)]
-[thread.start() for thread in threads]
-[thread.join() for thread in threads]
-libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
-libc.fflush(None)
-"""
-
-
-@pytest.mark.ci
-@pytest.mark.skipif(not hasattr(ctypes.pythonapi, "malloc_info"), reason="only glibc's malloc has arenas")
-def test_threads_share_arenas():
-    assert said_by(THREADS_THAT_ALLOCATE).count("<heap nr=") <= 2
 
 
 def said_by(program: str) -> str:

@@ -15,7 +15,7 @@ from openai import OpenAI
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import load_config
 from specdec_cli.decoding.pair import Pair
-from specdec_cli.serve.endpoints import Offer
+from specdec_cli.serve.app import Offer
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import offered
 from tests.cloud.serving import Running
