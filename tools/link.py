@@ -9,12 +9,11 @@ from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from typing import Final
 
-from specdec_cli.serve.endpoints import Offer
-
 from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config import CloudConfig
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor
+from specdec_cli.serve.app import Offer
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import Place, bind, server
 from specdec_cli.serve.verification import Service

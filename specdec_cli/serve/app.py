@@ -93,9 +93,13 @@ def create_app(offer: Offer, token: str | None) -> ASGIApp:
     guarded = _guarded(app, offer, token)
     if not offer.limits.origins:
         return guarded
-    heads = {"allow_headers": ["*"], "expose_headers": ["Retry-After"]}
     return CORSMiddleware(
-        guarded, offer.limits.origins, allow_methods=["GET", "POST"], allow_private_network=True, **heads
+        guarded,
+        allow_origins=offer.limits.origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=["*"],
+        allow_private_network=True,
+        expose_headers=["Retry-After"],
     )
 
 

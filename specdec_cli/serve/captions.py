@@ -236,9 +236,9 @@ class Captions:
     def wanted(self, settings: Mapping[str, object], texts: Mapping[str, str], sound: bytes, says: list[str]) -> Wanted:
         """What a request wants, whose warnings so far are `says`.
 
-        `texts` are settings, too: `prompt.instruction` and `prompt.system`, in place of the shipped ones. Models that were
-        trained on the shipped prompts alone follow other texts only with `prompt.force`. Raises ConfigError if settings
-        are wrong, or contradict each other.
+        `texts` are settings, too: `prompt.instruction` and `prompt.system`, in place of the shipped ones. Models that
+        were trained on the shipped prompts alone follow other texts only with `prompt.force`. Raises ConfigError if
+        settings are wrong, or contradict each other.
         """
         stops = "decoding.stop_strings" in settings
         captioner = self._varied(settings) if stops else self._captioner_of(json.dumps(settings, sort_keys=True))

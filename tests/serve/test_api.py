@@ -208,7 +208,7 @@ LENIENT: dict[str, tuple[Callable[[str], list[dict[str, Any]]], dict[str, Any]]]
     "URL-safe": (lambda data: message(data.replace("+", "-").replace("/", "_")), {}),
     "history": (lambda data: [*EARLIER, *message(data)], {}),
     "a recording in the history": (lambda data: [*message(spoken(9)), EARLIER[1], *message(data)], {}),
-    "a question about it": (lambda data: [*message(data), EARLIER[1], EARLIER[0]], {}),
+    "a question behind the history": (lambda data: [*message(data), EARLIER[1], EARLIER[0]], {}),
     "a system prompt": (lambda data: [{"role": "system", "content": "Answer in French."}, *message(data)], {}),
 }
 """What clients send beside a recording: the caption is the same."""
