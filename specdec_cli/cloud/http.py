@@ -27,7 +27,7 @@ _HINTS: Final = {
     403: "A vLLM needs --enable-scale-out, and its --api-key in the variable that {role}.token_env names.",
     404: "Check {role}.model; a vLLM needs --enable-scale-out.",
     409: "Start anew: the server runs another model now.",
-    413: "Lower audio.segment or decoding.max_new_tokens, or raise the server's limits.",
+    413: "Lower audio.segment or decoding.max_new_tokens, or raise serve.clip_s or serve.memory_mb of the server.",
 }
 """HTTP status of a refused request -> what to do."""
 _CERTIFICATE_HINTS: Final = {

@@ -1,4 +1,4 @@
-"""Messages between `specdec serve` and its clients, version 9: JSON, followed by tensors as safetensors has them.
+"""Messages between `specdec serve` and its clients, version 10: JSON, followed by tensors as safetensors has them.
 
 | request                        | body                                       | answer   |
 |--------------------------------|--------------------------------------------|----------|
@@ -29,7 +29,7 @@ from specdec_cli.config.decoding_schema import AcceptanceRules, ScoringConfig
 from specdec_cli.decoding.block import Verdict
 from specdec_cli.types import ModelWork
 
-PROTOCOL: Final = 9  # both ends must use the same
+PROTOCOL: Final = 10  # both ends must use the same
 MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
 MOST_LISTED: Final = 20  # most likely tokens of a position that an answer may list
 DISTRIBUTIONS: Final = ("distributions.places", "distributions.probabilities")

@@ -69,7 +69,8 @@ async def unless_gone(request: Request, work: Awaitable[T]) -> T:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if not tasks[0].done():
             raise ClientDisconnect
-        return tasks[0].result()
+        result: T = tasks[0].result()
+        return result
     finally:
         for task in tasks:
             task.cancel()

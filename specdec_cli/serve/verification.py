@@ -100,9 +100,9 @@ class Service:
         if clip.identity != self.info.identity:
             raise HTTPException(409, f"the clip was made for another model than {self.info.model}")
         seconds = clip.samples / self._model.processor.sampling_rate
-        if seconds > self._longest_s or clip.capacity > limits.text_tokens:
+        if seconds > self._longest_s or clip.capacity > limits.capacity:
             found = f"the clip is {seconds:.1f} s long, and {clip.capacity} tokens follow the prompt"
-            most = f"at most {self._longest_s:g} s and {limits.text_tokens} tokens may"
+            most = f"at most {self._longest_s:g} s and {limits.capacity} tokens may"
             raise HTTPException(413, f"{found}; {most}")
         if max(*clip.prompt_ids, clip.vocab_size - 1, *clip.stop_ids) >= known:
             raise MalformedError(f"an id is none of the model's, which has {known}")

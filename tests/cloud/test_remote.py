@@ -341,7 +341,7 @@ def test_a_probe_calls_a_server_that_failed_and_says_what_to_do(case):
 @pytest.mark.parametrize(
     ("changed", "error", "said"),
     [
-        ({"protocol": 1}, ConfigError, "different protocols: 9 and 1"),
+        ({"protocol": 1}, ConfigError, "different protocols: 10 and 1"),
         ({"tokenizer": "sha256:0"}, TokenizerMismatchError, "have different tokenizers"),
         ({"prompts": "sha256:0"}, ConfigError, "different features or prompts"),
         ({"eos_ids": [7]}, ConfigError, "different ids that end a text"),
@@ -359,6 +359,14 @@ def test_a_cloud_of_another_kind_is_refused_with_both_names(monkeypatch, case, s
 def test_a_clip_longer_than_the_server_takes_is_the_edges(case):
     with serving(case.cloud, clip_s=0.01) as small, remote_cloud(small.url, case.edge) as link:
         assert_degraded(case, link, "answers status 413")
+
+
+def test_a_server_takes_as_long_a_caption_as_a_model_here(case, served):
+    long = case.but(max_new_tokens=2000, k="whole")
+    with remote_cloud(served.url, case.edge) as link:
+        verifier = link.verifier(RemoteClip(long.cloud_prompt, long.config, long.pair.vocab_size, (1,)))
+        verifier.prefill()  # no answer of status 413
+        verifier.close()
 
 
 def test_a_processor_of_its_own_makes_the_prompts(case, served):

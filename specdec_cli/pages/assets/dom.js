@@ -32,7 +32,7 @@ const percent = (share, digits = 0) => (share === null || share === undefined ? 
 
 function milliseconds(value) {
   if (value === null || value === undefined) return NONE;
-  return `${value >= 100 ? value.toFixed(0) : value.toPrecision(2)} ms`;
+  return `${value >= 10 ? value.toFixed(0) : value.toFixed(1)} ms`;
 }
 
 function clock(seconds) {

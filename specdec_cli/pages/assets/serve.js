@@ -65,7 +65,7 @@ function gateInForce() {
 
 async function requestOf({ blob }, { mode, gate }) {
   const moved = mode === "hybrid" && gate !== offer.gate;
-  const specdec = { language: chosen("language"), ...(moved && { "gate.threshold": gate.threshold }) };
+  const specdec = { language: chosen("language"), ...(moved && { "gate.threshold": gate.threshold }), ...(moved && offer.gate.wake !== null && { "gate.wake": gate.wake }) };
   const content = [{ type: "input_audio", input_audio: { data: await base64(blob) } }];
   return JSON.stringify({ model: `specdec/${mode}`, stream: true, messages: [{ role: "user", content }], specdec });
 }
