@@ -7,6 +7,7 @@ silence fills it; if they begin again, as in joined streams, the sound goes on.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from io import FileIO
 from itertools import chain
@@ -14,23 +15,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from specdec_cli.audio.chunks import TAGS
-from specdec_cli.audio.samples import BLOCK_SAMPLES, Floats, Source
-from specdec_cli.regular_files import POSIX
+from specdec_cli.audio.samples import BLOCK_SAMPLES, MISSING_S, STREAMED, Floats, Source
+from specdec_cli.regular_files import POSIX, read_at
 from specdec_cli.times import parse
 
-_FORMATS: Final = (
-    "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dts,eac3,flac,flv,gsm,iff,loas,matroska,mov,mp3,mpeg,mpegts,"
-    "mpegvideo,ogg,oma,rm,sln,sox,spdif,tak,truehd,tta,voc,w64,wav,webm,wsd,wv,xwma"
-)
-_DECLARE_LENGTH: Final = ("aiff", "ape", "au", "caf", "flac", "mov", "mp3", "tta", "wv")  # the others: estimated
-_HAVE_CLOCKS: Final = (  # the others: counted samples
-    *("asf", "avi", "flac", "flv", "matroska", "mov", "mpeg", "mpegts", "ogg"),
-)
-_TAILS: Final = (*TAGS, b"<", bytes(4))  # beginnings of what may follow a stream of frames: tags, web pages, padding
 _JITTER_S: Final = 0.1  # of timestamps; containers round them
 _LONGEST_GAP_S: Final = 3600.0  # if no length is declared
-_REPORTED_S: Final = 1.0  # shortest gap that is reported
+_MOST_PROBED: Final = 1 << 18  # bytes; FFmpeg's own 5 MB are seconds of work if a packet is a byte
+_PADDING: Final = 1 << 16  # bytes of zeros; fewer may be a pause
+_ENCRYPTED: Final = "the track is encrypted"
 
 
 def open_container(file: FileIO) -> Any:
@@ -40,9 +33,9 @@ def open_container(file: FileIO) -> Any:
 
     av.logging.set_level(None)  # FFmpeg would write to stderr
     file.seek(0)
-    options = {"protocol_whitelist": "fd", "format_whitelist": _FORMATS}
-    options["probesize"] = str(1 << 18)  # FFmpeg's own 5 MB are seconds of work if a packet is a byte
-    # A descriptor: PyAV prints errors of a Python reader, and cannot encode every name. Other protocols stay closed.
+    # playlists may name other files and addresses: no protocol but that of the open file is allowed
+    options = {"protocol_whitelist": "fd", "probesize": str(_MOST_PROBED)}
+    # a descriptor: PyAV prints errors of a Python reader, and cannot encode every name
     options |= {"fd": str(file.fileno())} if POSIX else {}
     return av.open("fd:" if POSIX else file, mode="r", metadata_errors="replace", options=options)
 
@@ -58,87 +51,93 @@ class FrameClock:
 
     The source's faults and notes are complete once all blocks were read.
 
-    Raises LookupError if the track has no decoder, or no sound in any packet.
+    Raises:
+        LookupError: the track has no decoder, or no sound in any packet.
+        PermissionError: the track is encrypted.
     """
 
-    def __init__(self, container: Any, track: Any, size: int) -> None:
-        self._container, self._track = container, track
-        self._damaged = 0  # packets
-        faults = list[str]()
+    def __init__(self, container: Any, track: Any, file: FileIO) -> None:
+        self._container, self._track, self._file = container, track, file
+        self._size = os.fstat(file.fileno()).st_size
+        self._damaged = 0  # packets that do not decode, with sound behind them
+        self._decoded = self._failed = 0  # bytes of the packets that decode, and of those behind the last frame
+        self._end = 0  # byte of the file behind the last packet that decodes
         if getattr(track, "codec_context", None) is None:
             raise LookupError("no such decoder")  # some versions of PyAV would crash
-        context, name = track.codec_context, container.format.name.partition(",")[0]
-        if context.name == "flac":  # its frames have checksums; explode: a wrong one is an error
-            context.options = {"err_detect": "crccheck+explode"}
-        self._has_clock = name in _HAVE_CLOCKS
+        self._codec = track.codec_context
+        if self._codec.name == "flac":  # its frames have checksums; explode: a wrong one is an error
+            self._codec.options = {"err_detect": "crccheck+explode"}
+        # bytes per second of samples that are not compressed, by the header; 0 for other codecs
+        self._steady = (self._codec.bit_rate or 0) / 8 if self._codec.name.startswith("pcm_") else 0.0
+        self._alone = len(container.streams) == 1
+        self._due_s = 0.0  # when the next frame is due
         self._shift = -(container.start_time or 0) / 1e6  # from timestamps to seconds after the start of the file
-        self._last_s = _declared_s(container, track, size)
+        faults = list[str]()
         if (first := next(frames := self._frames(faults), None)) is None:
-            raise LookupError("no frame of sound")
+            raise PermissionError(_ENCRYPTED) if _has_drm(self._codec) else LookupError("no frame of sound")
         self._first, self._following = first, frames
         begins = self._time(first) or 0.0
         origin_s = begins if begins > _JITTER_S else 0.0
-        self.source = Source(
-            first.sample_rate, first.layout.nb_channels, self._blocks(), origin_s=origin_s, faults=faults
-        )
+        names = [channel.name for channel in first.layout.channels]
+        self.source = Source(first.sample_rate, len(names), self._blocks(), origin_s=origin_s, faults=faults)
+        self._due_s = origin_s
         self.source.at = round(origin_s * first.sample_rate)
-        self.source.declared_s = self._last_s
-        if self._last_s is not None and name == "mov":  # it declares the length of the sound, not its end
-            self.source.declared_s = self._last_s + origin_s
-        steady = context.name.startswith("pcm_") and context.bit_rate
-        self.source.longest_s = 8 * size / context.bit_rate if steady else self._last_s or 0.0
+        self.source.low = frozenset(index for index, name in enumerate(names) if name.startswith("LFE"))
+        self.source.declared_s = _declared_s(container, track, self._size)
+        if self.source.declared_s is not None and container.format.name.startswith("mov"):
+            self.source.declared_s += origin_s  # it declares the length of the sound, not its end
+        self.source.longest_s = self._size / self._steady if self._steady else self.source.declared_s or 0.0
+        self.source.after_s = self._after_s
 
     def _blocks(self) -> Iterator[Floats]:
-        for part in self._joined():
-            yield part if isinstance(part, np.ndarray) else self._array(part)
+        """Yields large blocks, joined from small frames."""
+        parts, held, length = list[Floats](), 0, self._longest
+        for part in self._parts():
+            parts.append(part)
+            held += len(part)
+            if held >= length:
+                yield np.concatenate(parts)
+                parts, held = [], 0
+        if parts:
+            yield np.concatenate(parts)
         if self._damaged:
             self.source.faults.append(f"{self._damaged} of its packets do{'es' * (self._damaged == 1)} not decode")
 
-    def _joined(self) -> Iterator[Any]:
-        """Large frames, joined from small ones, and arrays of silence between them."""
-        import av
+    @property
+    def _longest(self) -> int:
+        """Samples of a channel in a block."""
+        return max(1, BLOCK_SAMPLES // self.source.channels)
 
-        source, kind, resampler = self.source, None, None
-        due_s, silent_s = source.origin_s, 0.0
-        length = max(1, BLOCK_SAMPLES // source.channels)
+    def _parts(self) -> Iterator[Floats]:
+        """Yields frames with the source's rate and number of channels, and silence between them."""
+        source, silent_s, converter = self.source, 0.0, _Converter(self._first)
         for frame in chain([self._first], self._following):
-            alike = frame.format.name, frame.layout.name, frame.sample_rate
-            gap_s = self._gap(frame, due_s)
-            if (alike != kind or gap_s) and resampler is not None:
-                yield from resampler.resample(None)
-                resampler = None
-            for begin in range(0, math.ceil(gap_s * source.rate), length):
-                yield np.zeros((min(length, round(gap_s * source.rate) - begin), source.channels), np.float32)
+            gap_s = self._gap(frame)
+            if gap_s:
+                yield from converter.flush()
+            for begin in range(0, math.ceil(gap_s * source.rate), self._longest):
+                yield np.zeros((min(self._longest, round(gap_s * source.rate) - begin), source.channels), np.float32)
             silent_s += gap_s
-            kind = alike
-            resampler = resampler or av.AudioResampler("flt", self._first.layout, source.rate, length)
-            due_s += gap_s + frame.samples / frame.sample_rate
-            frame.pts = None
-            yield from resampler.resample(frame)
-        if resampler is not None:
-            yield from resampler.resample(None)
-        if silent_s > _REPORTED_S:
+            self._due_s += gap_s + frame.samples / frame.sample_rate
+            yield from converter.convert(frame)
+        yield from converter.flush()
+        if silent_s > MISSING_S:
             source.notes.append(f"holds no sound for {silent_s:.1f} s in between, where silence takes its place")
 
-    def _array(self, frame: Any) -> Floats:
-        return np.asarray(frame.to_ndarray(), np.float32).reshape(-1, self.source.channels)
-
     def _time(self, frame: Any) -> float | None:
-        """When a frame begins, seconds from the start of the file; None without a clock."""
-        if not self._has_clock or frame.time is None:
-            return None
-        return float(frame.time) + self._shift
+        """When a frame begins, seconds from the start of the file; None without a timestamp."""
+        return None if frame.time is None else float(frame.time) + self._shift
 
-    def _gap(self, frame: Any, due_s: float) -> float:
-        """Seconds without sound before a frame that is due at `due_s`."""
-        at = self._time(frame)
+    def _gap(self, frame: Any) -> float:
+        """Seconds without sound before a frame."""
+        at, due_s = self._time(frame), self._due_s
         if at is None or abs(at - due_s) <= _JITTER_S:
             return 0.0
-        latest = due_s + _LONGEST_GAP_S if self._last_s is None else self.source.declared_s or 0.0
-        if due_s < at <= latest + _REPORTED_S:
+        latest = self.source.declared_s or due_s + _LONGEST_GAP_S
+        if due_s < at <= latest + MISSING_S:
             return at - due_s
         if at > due_s:
-            leap = f"has timestamps that leap by {at - due_s:,.0f} s after {due_s:.1f} s: they do not count"
+            leap = f"has timestamps that leap by {at - due_s:,.0f} s after {due_s:.1f} s: they are ignored"
             self.source.notes.append(leap)
         self._shift += due_s - at  # the clock begins again
         return 0.0
@@ -146,39 +145,107 @@ class FrameClock:
     def _frames(self, faults: list[str]) -> Iterator[Any]:
         import av
 
-        packets = self._container.demux(self._track)
-        in_tail = False
+        packets, failed = self._container.demux(self._track), 0
         while True:
             try:
                 packet = next(packets, None)
-            except av.error.FFmpegError:
-                faults.append("it cannot be read to its end")
+            except av.error.FFmpegError as error:
+                if self._rest_s() > MISSING_S:
+                    faults.append(f"what follows {self._due_s:.1f} s cannot be read ({error.strerror})")
                 packet = None
+            if packet is not None and packet.has_sidedata("encryption_info"):
+                raise PermissionError(_ENCRYPTED)
             try:
-                decoded = self._track.codec_context.decode(packet) if packet is None else packet.decode()
+                decoded = self._codec.decode(packet) if packet is None else packet.decode()
             except av.error.EOFError:
                 decoded = []
             except (av.error.FFmpegError, ValueError):
-                in_tail = in_tail or (not self._has_clock and bytes(packet or b"").startswith(_TAILS))
-                self._damaged += not in_tail
+                failed += 1
+                self._failed += packet.size if packet is not None and any(bytes(packet)) else 0  # zeros are padding
                 decoded = []
             for frame in decoded:
                 if getattr(frame, "samples", 0) and frame.sample_rate:
-                    in_tail = False
+                    self._damaged += failed
+                    failed = self._failed = 0
                     yield frame
             if packet is None:
                 return
+            if decoded:
+                self._decoded += packet.size
+                self._end = (packet.pos or 0) + packet.size
+
+    def _after_s(self, decoded_s: float) -> float:
+        """Seconds of sound that may follow: samples that the header does not count, or packets that do not decode."""
+        if self._steady and self._alone:
+            return self._rest_s()
+        return self._failed * decoded_s / max(1, self._decoded)
+
+    def _rest_s(self) -> float:
+        """Length of sound for which the file has room behind the last packet; 0 before tags, chunks and padding."""
+        rest, start = self._size - self._end, read_at(self._file, _PADDING, self._end)
+        name, sizes = start[:4], (int.from_bytes(start[4:8], order) for order in ("little", "big"))
+        is_chunk = _is_text(name) and name not in (b"data", b"RIFF", b"FORM") and any(each <= rest for each in sizes)
+        if is_chunk or _is_text(start[:8]) or not any(start):
+            return 0.0
+        return rest / self._steady if self._steady else rest * self._due_s / max(1, self._decoded)
+
+
+class _Converter:
+    """Converts frames to arrays [n, channels] of full scale 1.0, with rate and number of channels of the first one."""
+
+    def __init__(self, first: Any) -> None:
+        self._first, self._channels = first, first.layout.nb_channels
+        self._kind: object = None  # of the frames that are resampled
+        self._resampler: Any = None
+
+    def convert(self, frame: Any) -> Iterator[Floats]:
+        """Yields the samples of a frame, at once or with later ones."""
+        import av
+
+        kind = frame.format.name, frame.layout.name, frame.sample_rate
+        if kind != self._kind:
+            yield from self.flush()
+        if (frame.sample_rate, frame.layout.nb_channels) == (self._first.sample_rate, self._channels):
+            yield self._array(frame)
+            return
+        if self._resampler is None:
+            self._resampler, self._kind = av.AudioResampler("flt", self._first.layout, self._first.sample_rate), kind
+        frame.pts = None
+        yield from map(self._array, self._resampler.resample(frame))
+
+    def flush(self) -> Iterator[Floats]:
+        """Yields what is left of frames that were resampled."""
+        if self._resampler is not None:
+            yield from map(self._array, self._resampler.resample(None))
+            self._resampler = None
+
+    def _array(self, frame: Any) -> Floats:
+        stored = frame.to_ndarray()
+        samples = stored.T if frame.format.is_planar else stored.reshape(-1, self._channels)
+        if samples.dtype.kind == "f":
+            return samples.astype(np.float32, copy=False)
+        full_scale = np.float32(2.0 ** (8 * samples.dtype.itemsize - 1))
+        return samples.astype(np.float32) / full_scale - np.float32(samples.dtype.kind == "u")
+
+
+def _is_text(start: bytes) -> bool:
+    return start.isascii() and start.decode().isprintable()
+
+
+def _has_drm(codec: Any) -> bool:
+    """Whether an MP4 calls the samples of a track encrypted."""
+    try:
+        return codec.codec_tag in ("drms", "enca")
+    except UnicodeDecodeError:
+        return False
 
 
 def _declared_s(container: Any, track: Any, size: int) -> float | None:
-    """The end of the sound track, seconds, as the header declares it; None if FFmpeg only estimates it."""
+    """The end of the sound, seconds, by the header; None if FFmpeg estimates it, from the file's size."""
     tag = track.metadata.get("DURATION", "")
     if tag.count(":") == 2 and (tagged := parse(tag)) is not None:  # of Matroska; others write milliseconds
         return tagged
-    name = container.format.name.partition(",")[0]
-    if track.duration is None or track.time_base is None or name not in _DECLARE_LENGTH:
-        return None
-    length_s = float(track.duration * track.time_base)
-    if name == "mp3" and (track.codec_context.bit_rate or 0) * length_s / 8 <= size:
-        return None  # estimated from the size; a Xing tag declares both the duration and the bytes
-    return length_s
+    if track.duration is None or track.time_base is None:
+        return container.duration / 1e6 if container.duration and len(container.streams) == 1 else None
+    length_s, rate = float(track.duration * track.time_base), track.codec_context.bit_rate
+    return length_s if not rate or size < length_s * rate / 8 < STREAMED else None

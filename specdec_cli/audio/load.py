@@ -110,7 +110,7 @@ def open_recording(
     Times count from the start of the file, even if its sound begins later than its picture.
 
     Args:
-        path: a file that libsndfile or FFmpeg reads; `-`: standard input, see `paths.STDIN`.
+        path: a file that FFmpeg or libsndfile reads; `-`: standard input, see `paths.STDIN`.
         sampling_rate: of the result, Hz.
         window_s: longest audio that the model reads at once, seconds. A longer recording is cut into utterances.
         piece_s: instead, cut into the fewest equal pieces of at most so many seconds.
@@ -118,8 +118,9 @@ def open_recording(
         cuts: the pieces, in place of `piece_s` and `at_pauses`. They are clipped to the part and the recording. A cut
             of which nothing is left, or that is longer than the window, is left out with a warning.
         start_s, end_s: the part that is read, seconds.
-        channel: for cuts without a channel: one, 1-based; `mix`, the mean over all; `each`, which makes every channel a
-            speaker with pieces of its own.
+        channel: for cuts without a channel: one, 1-based; `mix`, the mean of those that carry sound, without LFE; or
+            `each`, which makes every channel a speaker with pieces of its own: utterances, unless `piece_s` or `cuts`
+            are given.
         track: of several sound tracks, 1-based; None: the one that is marked as the default, or else the first.
         longest_s: longest part that is accepted, seconds; decoding ends there.
 
@@ -136,14 +137,13 @@ def open_recording(
     cutting = Cutting(window_s, piece_s, at_pauses, cuts, channel)
     with opened(path) as file:
         before = stamp(file)
-        select = partial(cutting.selected, path)
-        reading = read_through(path, file, part, select, window_s, at_pauses=not cutting.divided)
+        columns = partial(cutting.columns, path)
+        reading = read_through(path, file, part, columns, window_s, at_pauses=not cutting.divided)
         sound, samples = reading.sound, reading.samples
         found = cutting.pieces(path, reading)
-        again = partial(decoded_again, path, before, part, reading.library, sound.selected)
+        again = partial(decoded_again, path, before, part, reading.library, sound.columns)
         digest = sha256(file)
         require_unchanged(path, file, before)
-    at_pauses = not cutting.divided and (at_pauses or samples is None)
     everything = (start_s, end_s, sound.source.origin_s) == (0.0, None, 0.0)
     levels = {name: statistics.level_dbfs() for name, statistics in reading.statistics.items()}
     return Recording(
@@ -152,12 +152,12 @@ def open_recording(
         sound.duration_s,
         digest,
         tuple(found),
-        whole=cuts is None and not at_pauses and everything and len(found) == 1,
+        whole=cuts is None and not cutting.pauses(reading) and everything and len(found) == 1,
         total_s=sound.ended_s if sound.exhausted or end_s is None else sound.source.declared_s,
         levels=levels if len(found) > 1 else {},
         decode_s=time.perf_counter() - begun,
         warnings=tuple(reading.warnings),
         _start_s=sound.start_s,
         _blocks=again if samples is None else partial(iter, (samples,)),
-        _columns=tuple(sound.selected),
+        _columns=tuple(sound.columns),
     )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from specdec_cli.audio.levels import MIN_DURATION_S
 from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.reading import FirstPass, utterances_of
-from specdec_cli.audio.samples import Cut
-from specdec_cli.audio.sound import Selection, Sound
+from specdec_cli.audio.samples import Cut, Source
+from specdec_cli.audio.sound import Columns, Selection, Sound, listed
 from specdec_cli.errors import AudioContentError, CutsError
 from specdec_cli.text import plain
 from specdec_cli.times import MOST_S
@@ -40,28 +40,35 @@ class Cutting:
         """Whether the pieces do not depend on pauses."""
         return self.cuts is not None or self.piece_s is not None
 
-    def selected(self, path: str, channels: int) -> Mapping[Selection, Selection]:
-        """The selections to read of a recording, each by its own name. Raises CutsError for a channel that it lacks."""
-        given = self.cuts or ()
-        named: set[Selection] = {cut.channel for cut in given if cut.channel is not None and cut.channel < channels > 1}
+    def columns(self, path: str, source: Source) -> Columns:
+        """The columns to read of a recording; the mix leaves out LFE. Raises CutsError for a channel that it lacks."""
+        given, count = self.cuts or (), source.channels
+        named: set[Selection] = {cut.channel for cut in given if cut.channel is not None and cut.channel < count > 1}
         if self.cuts is None or any(cut.channel not in named for cut in self.cuts):
-            named |= set(self._default(path, channels))
-        ordered = sorted(named, key=lambda channel: -1 if channel is None else channel)
-        return {channel: channel for channel in ordered} or {None: None}
+            named |= set(self._default(path, source))
+        mixed = tuple(channel for channel in range(count) if channel not in source.low) or tuple(range(count))
+        ordered = sorted(named or {None}, key=lambda channel: -1 if channel is None else channel)
+        return {channel: mixed if channel is None else (channel,) for channel in ordered}
 
-    def _default(self, path: str, channels: int) -> Sequence[Selection]:
+    def _default(self, path: str, source: Source) -> Sequence[Selection]:
         """The channels for cuts that name none."""
-        if isinstance(self.channel, int) and channels > 1:
-            if self.channel > channels:
-                says = f"has {channels} channels, and no channel {self.channel}"
+        count = source.channels
+        if isinstance(self.channel, int) and count > 1:
+            if self.channel > count:
+                says = f"has {count} channels, and no channel {self.channel}"
                 raise audio_error(CutsError, path, says, "Name one that it has with audio.channel, or mix.")
             return (self.channel - 1,)
-        if self.channel == "mix" or channels < 2:
+        if self.channel == "mix" or count < 2:
             return (None,)
-        if channels > _MOST_CHANNELS:
-            says = f"has {channels:,} channels, and at most {_MOST_CHANNELS} can each be a speaker"
+        if count > _MOST_CHANNELS:
+            says = f"has {count:,} channels, and at most {_MOST_CHANNELS} can each be a speaker"
             raise audio_error(CutsError, path, says, "Name one with audio.channel, or mix.")
-        return range(channels)
+        return [channel for channel in range(count) if channel not in source.low]
+
+    def pauses(self, reading: FirstPass) -> bool:
+        """Whether the pieces of a recording are utterances."""
+        several = len(reading.sound.columns) > 1 and self.channel == "each"
+        return not self.divided and (self.at_pauses or several or reading.samples is None)
 
     def pieces(self, path: str, reading: FirstPass) -> list[Cut]:
         """The pieces by their start. Cuts and channels that are left out are added to `reading.warnings`.
@@ -76,12 +83,14 @@ class Cutting:
             reading.warnings.append(f"{plain(path)} has one channel, which is read in place of channel {self.channel}.")
         if self.cuts is not None:
             found = list(_Given(self, sound, plain(path), channels).usable(reading.warnings))
-        elif self.piece_s is None and (self.at_pauses or reading.samples is None):
+        elif self.pauses(reading):
             between = utterances_of(reading, self.window_s)
             found = [cut for channel in channels for cut in _on((channel,), between[channel], len(channels))]
             if not found:
                 hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."
                 raise audio_error(AudioContentError, path, "has no utterances between pauses", hint)
+            if idle := [channel for channel in channels if channel is not None and not between[channel]]:
+                reading.warnings.append(f"{plain(path)} has no utterances between pauses on {listed(idle)}.")
         else:
             found = list(_on(channels, _equal(sound, self.piece_s), len(channels)))
         return sorted(found, key=lambda cut: (cut.start_s, cut.end_s, -1 if cut.channel is None else cut.channel))
@@ -89,8 +98,7 @@ class Cutting:
     def _audible(self, path: str, reading: FirstPass) -> Sequence[Selection]:
         """The channels for cuts that name none; if each is a speaker, without silent ones and copies."""
         sound, name = reading.sound, plain(path)
-        default = self._default(path, sound.source.channels)
-        known = [channel for channel in default if channel in reading.statistics]
+        known = [channel for channel in self._default(path, sound.source) if channel in reading.statistics]
         faults = {
             channel: statistics.fault(path, sound.duration_s) for channel, statistics in reading.statistics.items()
         }
@@ -98,13 +106,12 @@ class Cutting:
             raise next(fault for fault in faults.values() if fault is not None)
         if len(known) < 2 or self.cuts is not None:
             return known
-        if sound.channels.alike:
+        if sound.levels.alike:
             reading.warnings.append(f"{name}: channels 1 and 2 hold the same, so one of them is captioned.")
             return known[:1]
-        silent = [channel for channel in known if reading.statistics[channel].silent]
+        silent = [channel for channel in known if channel in sound.levels.silent or reading.statistics[channel].silent]
         if silent:
-            listed = " and ".join(str((channel or 0) + 1) for channel in silent)
-            reading.warnings.append(f"{name}: nothing can be heard on channel {listed}, which is left out.")
+            reading.warnings.append(f"{name}: nothing can be heard on {listed(silent)}, left out.")
         return [channel for channel in known if channel not in silent]
 
 

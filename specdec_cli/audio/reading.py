@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from io import FileIO
@@ -11,24 +11,17 @@ from typing import Final
 
 import numpy as np
 
-from specdec_cli.audio.codecs import libraries, not_sound, refused
+from specdec_cli.audio.decode import LIBRARIES, Library, MisfitError, refused
 from specdec_cli.audio.levels import MIN_DURATION_S, SampleStatistics
-from specdec_cli.audio.ogg_pages import page_faults
 from specdec_cli.audio.paths import audio_error, opened, stamp
 from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.audio.samples import Cut, Floats, Source
-from specdec_cli.audio.sound import Part, Selection, Sound
+from specdec_cli.audio.sound import Columns, Part, Selection, Sound, listed
 from specdec_cli.errors import AudioDecodeError, CutsError
 from specdec_cli.text import plain
 from specdec_cli.times import MOST_S
 
 _ROUNDING: Final = 1e-6  # samples: 0.1 * 16000 must not lose one
-_LONGER_S: Final = 0.05  # a reading counts as longer only by more
-
-Library = Callable[[str, FileIO, ExitStack, float, int | None], Source | None]
-"""Opens a file as a source, or returns None: by path, file, stack for what it opens, start in seconds, and track."""
-Select = Callable[[int], Mapping[Selection, Selection]]
-"""From the number of channels to the selections: name of a column -> the channel that it holds."""
 
 
 @dataclass(slots=True)
@@ -38,14 +31,15 @@ class FirstPass:
     library: Library
     sound: Sound
     statistics: dict[Selection, SampleStatistics]
-    samples: Floats | None  # [n, selected]; None: they do not fit the window
+    samples: Floats | None  # [n, columns]; None: they do not fit the window
     utterances: dict[Selection, list[Cut]]  # if the samples do not fit the window, and utterances were looked for
-    unread_s: float = 0.0  # sound that may follow the part that was read
     warnings: list[str] = field(default_factory=list)  # sentences
 
 
-def read_through(path: str, file: FileIO, part: Part, select: Select, window_s: float, *, at_pauses: bool) -> FirstPass:
-    """Reads a recording once, by the library that reads most of it, and again if its channels cancel each other.
+def read_through(
+    path: str, file: FileIO, part: Part, columns: Callable[[Source], Columns], window_s: float, *, at_pauses: bool
+) -> FirstPass:
+    """Reads a recording once, and again if some of the channels that were mixed are silent or cancel each other.
 
     Samples are kept if they fit `window_s`; if not, and `at_pauses` is set, utterances are looked for.
 
@@ -54,40 +48,36 @@ def read_through(path: str, file: FileIO, part: Part, select: Select, window_s: 
         TooLongError: the recording or the part is too long.
         CutsError: the recording ends before the part begins, or lacks a channel or track.
     """
-    best = _longest(path, file, part, select, window_s, at_pauses)
-    cancelled = best.sound.channels.clear() if None in best.sound.selected else None
-    if cancelled is not None:
-        channel, why = cancelled
-        chosen = {name: channel if name is None else name for name in best.sound.selected}
-        best = _longest(path, file, part, lambda _: chosen, window_s, at_pauses)
-        best.warnings.append(f"{plain(path)}: {why}, so channel {channel + 1} alone is read.")
-    sound = best.sound
-    best.warnings = [*sound.warnings(best.unread_s), *best.warnings]
+    found = _pass(path, file, part, columns, window_s, at_pauses)
+    sound, name = found.sound, plain(path)
     if not sound.duration_s and part.start_s > 0:
         says = f"ends before {part.start_s:g} s, where its part is to begin"
         raise audio_error(CutsError, path, says, "Name an earlier start.")
-    if sound.duration_s < MIN_DURATION_S and not sound.complete:
-        counts = f"its header counts {sound.duration_s:.3f} s, and about {best.unread_s:.1f} s more may follow"
-        raise refused(path, f"cannot be decoded: {counts if best.unread_s else 'it is damaged or cut short'}")
-    return best
+    missing = list(sound.missing())
+    if sound.duration_s < MIN_DURATION_S and missing:
+        raise refused(path, f"cannot be decoded: it {missing[0]}")
+    warnings = [f"{name} {each}." for each in [*missing, *sound.source.notes]]
+    if sound.start_s == sound.source.origin_s > 0:
+        warnings.append(f"{name} has no sound before {sound.start_s:.2f} s: times count from the start of the file.")
+    if None in sound.columns:
+        mixed, why = sound.levels.mix()
+        if mixed != sound.columns[None]:
+            better = {**sound.columns, None: mixed}
+            found = _pass(path, file, part, lambda _: better, window_s, at_pauses)
+        if why:
+            warnings.append(f"{name}: {why}; {listed(mixed)} {'are mixed' if len(mixed) > 1 else 'is read'}.")
+    found.warnings = warnings
+    return found
 
 
 def decoded_again(
-    path: str, before: tuple[int, ...], part: Part, library: Library, selected: Mapping[Selection, Selection]
+    path: str, before: tuple[int, ...], part: Part, library: Library, columns: Columns
 ) -> Iterator[Floats]:
     """Yields the blocks of another pass. Raises AudioDecodeError if the file has changed since `before`."""
     with opened(path) as file, ExitStack() as stack:
         require_unchanged(path, file, before)
         if (source := library(path, file, stack, part.start_s, part.track)) is not None:
-            yield from Sound(path, source, part, selected)
-
-
-def require_sound(path: str, file: FileIO) -> None:
-    """Raises AudioDecodeError if no library opens a file as sound. The file is not read to its end."""
-    for library in libraries(file, None):
-        with ExitStack() as stack:
-            if library(path, file, stack, 0.0, None) is not None:
-                return
+            yield from Sound(path, source, part, columns)
 
 
 def require_unchanged(path: str, file: FileIO, before: tuple[int, ...]) -> None:
@@ -97,45 +87,29 @@ def require_unchanged(path: str, file: FileIO, before: tuple[int, ...]) -> None:
         raise audio_error(AudioDecodeError, path, "has changed since it was opened", hint)
 
 
-def _longest(path: str, file: FileIO, part: Part, select: Select, window_s: float, at_pauses: bool) -> FirstPass:
-    """The reading of the first library that reads everything, or else the longest reading."""
-    best: FirstPass | None = None
-    failure, damage = not_sound(path, file), page_faults(file)
-    for library in libraries(file, part.track):
+def _pass(
+    path: str, file: FileIO, part: Part, columns: Callable[[Source], Columns], window_s: float, at_pauses: bool
+) -> FirstPass:
+    """The reading of the first library that reads the file."""
+    failure, suspected = refused(path, "cannot be decoded"), list[str]()
+    for library in LIBRARIES:
         with ExitStack() as stack:
             try:
                 if (source := library(path, file, stack, part.start_s, part.track)) is None:
                     continue
-                _require_rate(path, source.rate)
+                if not 1_000 <= source.rate <= 768_000:
+                    raise refused(path, f"cannot be decoded: its header claims a sampling rate of {source.rate:,} Hz")
+                source.suspected = suspected
+                return _read(library, Sound(path, source, part, columns(source)), window_s, at_pauses)
+            except MisfitError as misfit:
+                suspected = list(map(str, misfit.args))
             except AudioDecodeError as error:
                 failure = error
-                continue
-            source.faults += damage
-            reading = _read(library, Sound(path, source, part, select(source.channels)), window_s, at_pauses)
-            complete = reading.sound.complete
-        if best is None:
-            best = reading
-        elif (more_s := reading.sound.ended_s - best.sound.ended_s) > _LONGER_S:
-            reading.unread_s = 0.0 if 2 * more_s > best.unread_s else best.unread_s - more_s
-            if set(best.sound.source.faults) > set(damage) and not reading.sound.source.faults:
-                reading.sound.source.faults.append("parts of it do not decode")
-            best = reading
-        elif reading.sound.source.searched and reading.sound.exhausted:
-            best.unread_s = 0.0  # only tags or padding follow
-        if complete:
-            break
-    if best is None:
-        raise failure
-    return best
-
-
-def _require_rate(path: str, rate: int) -> None:
-    if not 1_000 <= rate <= 768_000:
-        raise refused(path, f"cannot be decoded: its header claims a sampling rate of {rate:,} Hz")
+    raise failure
 
 
 def _read(library: Library, sound: Sound, window_s: float, at_pauses: bool) -> FirstPass:
-    names, rate = tuple(sound.selected), sound.sampling_rate
+    names, rate = tuple(sound.columns), sound.sampling_rate
     reading = FirstPass(
         library, sound, {name: SampleStatistics(rate) for name in names}, None, {name: [] for name in names}
     )
@@ -163,8 +137,6 @@ def _read(library: Library, sound: Sound, window_s: float, at_pauses: bool) -> F
             reading.utterances[name] += _placed(sound, cutter.finish())
     if kept is not None:  # the resampler may return a sample less
         reading.samples = np.concatenate([*kept, np.zeros((1, len(names)), np.float32)])[: sound.length]
-    if sound.exhausted:
-        reading.unread_s = sound.source.unread_s(sound.ended_s)
     return reading
 
 
@@ -173,7 +145,7 @@ def utterances_of(reading: FirstPass, window_s: float) -> dict[Selection, list[C
     if reading.samples is None:
         return reading.utterances
     found: dict[Selection, list[Cut]] = {}
-    for index, name in enumerate(reading.sound.selected):
+    for index, name in enumerate(reading.sound.columns):
         cutter = PauseCutter(reading.sound.sampling_rate, min(window_s, MOST_S))
         found[name] = _placed(reading.sound, cutter.utterances([reading.samples[:, index]]))
     return found

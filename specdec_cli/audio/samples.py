@@ -14,6 +14,7 @@ from specdec_cli.errors import AudioContentError
 Floats = NDArray[np.float32]
 
 MAX_DURATION_S: Final = 6 * 3600.0
+MISSING_S: Final = 0.5  # missing sound that is reported; less is rounding, padding, or a tail of no importance
 BLOCK_SAMPLES: Final = 1 << 18
 STREAMED: Final = 0x7FFFF000
 """Sizes from here on declare nothing: writers into a pipe write 0x7fffffff less a header, 0x80000000 or 0xffffffff."""
@@ -28,12 +29,28 @@ class Source:
     blocks: Iterator[Floats]  # [frames, channels], full scale 1.0
     at: int = 0  # frames from the start of the file's clock to the next block
     origin_s: float = 0.0  # where on that clock the sound begins
+    low: frozenset[int] = frozenset()  # channels for low frequencies (LFE), 0-based
     declared_s: float | None = None  # end of the sound by the header; None: not declared
+    promised: float = 1.0  # length of the file by its header / its length
     longest_s: float = 0.0  # length, if it is known before it is read; else 0
     faults: list[str] = field(default_factory=list)  # damage that decoders report
+    suspected: list[str] = field(default_factory=list)  # damage that another decoder reports of the same file
     notes: list[str] = field(default_factory=list)  # further things to report
-    unread_s: Callable[[float], float] = lambda _: 0.0  # seconds read -> seconds of sound that may follow in the file
-    searched: bool = False  # whether the library searches the file for sound up to its end
+    after_s: Callable[[float], float] = lambda _: 0.0  # seconds read -> seconds of sound that may follow in the file
+
+    def missing(self, read_s: float | None) -> Iterator[str]:
+        """Yields what is damaged, or was not read of what the header declares, in words.
+
+        `read_s` is the end of the sound that decodes, seconds; None: it was not read to its end.
+        """
+        ends, after_s = list[str](), 0.0
+        if read_s is not None:
+            declared_s, after_s = max(self.declared_s or 0.0, read_s * self.promised), self.after_s(read_s)
+            ends = [f"it ends after {read_s:.1f} of {declared_s:.1f} s"] * (declared_s - read_s > MISSING_S)
+        if says := [*self.faults, *ends] or self.suspected:
+            yield f"is damaged or cut short: {'; '.join(says)}; what decodes is captioned"
+        elif after_s > MISSING_S:
+            yield f"has a header that counts {read_s:.3g} s; about {after_s:.1f} s more may follow, which are left out"
 
 
 @dataclass(frozen=True, slots=True)

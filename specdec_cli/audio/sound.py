@@ -1,28 +1,33 @@
-"""A part of an open recording as samples at the models' rate: the mean of its channels, or some channels."""
+"""A part of an open recording as samples at the models' rate: means of its channels, or single ones."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import soxr
+from numpy.typing import NDArray
 
-from specdec_cli.audio.codecs import MISSING_S, require_bounded
+from specdec_cli.audio.decode import MisfitError, require_bounded
 from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.samples import Floats, Source
 from specdec_cli.errors import AudioContentError, TooLongError
-from specdec_cli.text import plain
 
-_INCOMPLETE_S: Final = 0.1  # containers round, and may count the encoder's padding
 _INVERTED: Final = -0.9  # correlation of two channels
 _CANCELLED: Final = 0.1  # power of the channels' mean, relative to that of independent channels
-_AUDIBLE: Final = 0.01  # power of a channel, relative to the other's: a quieter one does not cancel the other
+_AUDIBLE: Final = 1e-4  # power of a channel, relative to the loudest one's
+_WINDOW_S: Final = 0.1
+_CLICK: Final = 3  # windows: what fills fewer is no sound of a channel
+_FAINTEST: Final = 1e-7  # power of a channel, -70 dBFS
+_QUIETER: Final = 0.01  # power of a channel, relative to the other's: it does not cancel the other
 _SAME: Final = 0.9999  # correlation
 
 Selection = int | None
-"""A channel of a recording, 0-based, or None for the mean over all of them."""
+"""A channel of a recording, 0-based, or None for the mix."""
+Columns = Mapping[Selection, tuple[int, ...]]
+"""Name of a column of samples -> the channels of the recording, 0-based, whose mean it is."""
 
 
 class Part(NamedTuple):
@@ -43,17 +48,17 @@ class Sound:
         duration_s: length of the part, as far as it was read.
         ended_s: where reading ended, on the file's clock.
         exhausted: whether reading reached the end of the sound, not only of the part.
-        channels: how the channels cancel and resemble each other.
-        selected: name of a column of the blocks -> the channel that it holds.
+        levels: of the channels.
+        columns: of the blocks.
     """
 
-    def __init__(self, path: str, source: Source, part: Part, selected: Mapping[Selection, Selection]) -> None:
+    def __init__(self, path: str, source: Source, part: Part, columns: Columns) -> None:
         self.path, self.source, self.sampling_rate = path, source, part.sampling_rate
         self.start_s, self.end_s = max(part.start_s, source.origin_s), part.end_s
         self._longest_s = part.longest_s
-        self.selected = dict(selected)
+        self.columns = dict(columns)
         self.duration_s, self.ended_s, self.exhausted = 0.0, 0.0, False
-        self.channels = _Channels(source.channels)
+        self.levels = ChannelLevels(source)
 
     @property
     def length(self) -> int:
@@ -61,7 +66,7 @@ class Sound:
         return round(self.duration_s * self.sampling_rate)
 
     def __iter__(self) -> Iterator[Floats]:
-        """Yields blocks, float32 [n, selected], resampled (soxr, high quality).
+        """Yields blocks, float32 [n, columns], resampled (soxr, high quality).
 
         Damage ends the sound, or leaves out a part of it: see `Source.faults`.
 
@@ -70,7 +75,7 @@ class Sound:
         """
         source, rate = self.source, self.source.rate
         require_bounded(self.path, source.longest_s)
-        resamplers = [soxr.ResampleStream(rate, self.sampling_rate, 1, "float32", "HQ") for _ in self.selected]
+        resamplers = [soxr.ResampleStream(rate, self.sampling_rate, 1, "float32", "HQ") for _ in self.columns]
         first = round(self.start_s * rate)
         last = first + max(0, round((self.end_s - self.start_s) * rate))
         for block in self._decoded():
@@ -81,7 +86,8 @@ class Sound:
             if self.duration_s > self._longest_s:
                 says = f"lasts longer than {self._longest_s:g} s, the most that is taken"
                 raise audio_error(TooLongError, self.path, says, "Send it in parts.")
-            columns = self._columns(inside)
+            self.levels.add(inside)
+            columns = [_mean(inside, channels) for channels in self.columns.values()]
             if rate != self.sampling_rate:
                 columns = [one.resample_chunk(column) for one, column in zip(resamplers, columns, strict=True)]
             yield np.stack(columns, axis=1)
@@ -93,95 +99,97 @@ class Sound:
         if rate != self.sampling_rate and self.duration_s:
             yield np.stack([one.resample_chunk(np.zeros(0, np.float32), last=True) for one in resamplers], axis=1)
 
-    def _columns(self, block: Floats) -> list[Floats]:
-        with np.errstate(all="ignore"):  # NaN and inf are refused later
-            mixed = block[:, 0] if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32)
-        self.channels.add(block, mixed)
-        return [
-            mixed if channel is None else np.ascontiguousarray(block[:, channel]) for channel in self.selected.values()
-        ]
+    def missing(self) -> Iterator[str]:
+        """Yields what is damaged, and after a pass to the end what is missing; see `Source.missing`."""
+        return self.source.missing(self.ended_s if self.exhausted else None)
 
     def _decoded(self) -> Iterator[Floats]:
         try:
             yield from self.source.blocks
-        except (AudioContentError, MemoryError):
+        except (AudioContentError, MemoryError, MisfitError):
             raise
         except Exception as error:  # PyAV raises many kinds
             at_s = self.source.at / self.source.rate
-            self.source.faults.append(f"it cannot be decoded from {at_s:.1f} s on ({type(error).__name__})")
-
-    @property
-    def complete(self) -> bool:
-        """Whether no sign points to sound that was not read."""
-        if self.source.faults or not self.exhausted:
-            return not self.source.faults
-        short_s = (self.source.declared_s or 0.0) - self.ended_s
-        return short_s <= _INCOMPLETE_S and self.source.unread_s(self.ended_s) <= _INCOMPLETE_S
-
-    def warnings(self, unread_s: float) -> Iterator[str]:
-        """Yields sentences on missing sound, after reading; about `unread_s` seconds more may follow in the file."""
-        name, source = plain(self.path), self.source
-        if source.faults:
-            yield f"{name} is damaged or cut short: {'; '.join(source.faults)}. What decodes is captioned."
-        if self.exhausted and (source.declared_s or 0.0) - self.ended_s > MISSING_S:
-            yield f"{name} is cut short: it ends after {self.ended_s:.1f} of {source.declared_s:.1f} s."
-        elif self.exhausted and unread_s > MISSING_S:
-            yield (
-                f"{name} has a header that counts {self.ended_s:.1f} s, but the file has room for about "
-                f"{unread_s:.1f} s more, which are left out."
-            )
-        for note in source.notes:
-            yield f"{name} {note}."
-        if self.start_s == source.origin_s > 0:
-            yield f"{name} has no sound before {source.origin_s:.2f} s: times count from the start of the file."
+            self.source.faults.append(f"it cannot be decoded from {at_s:.1f} s on ({error or type(error).__name__})")
 
 
-class _Channels:
-    """Power of each channel and of their mean, without constant offsets."""
+def _mean(block: Floats, channels: tuple[int, ...]) -> Floats:
+    if len(channels) == 1:
+        return np.ascontiguousarray(block[:, channels[0]])
+    with np.errstate(all="ignore"):  # NaN and inf are refused later
+        return block[:, channels] @ np.full(len(channels), 1 / len(channels), np.float32)
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+
+class ChannelLevels:
+    """Powers of the channels of a recording and how they correlate, from blocks of samples, without their offsets."""
+
+    def __init__(self, source: Source) -> None:
+        self._low, self._window = source.low, max(1, round(_WINDOW_S * source.rate))
         self._frames = 0
-        self._sums = np.zeros(count + 1)  # of the channels and their mean
-        self._squares = np.zeros(count + 1)
+        self._powers = [np.zeros((0, source.channels), np.float32)]  # of windows
+        self._sums = np.zeros(source.channels)
+        self._products = np.zeros((source.channels, source.channels))
 
-    def add(self, block: Floats, mixed: Floats) -> None:
-        """Counts samples [n, channels] and their mean [n]."""
-        if self.count < 2 or not len(block):
+    def add(self, block: Floats) -> None:
+        """Counts samples [n, channels]; those of a single channel are of no interest."""
+        if len(self._sums) < 2 or not len(block):
             return
         self._frames += len(block)
         with np.errstate(all="ignore"):
-            every = np.column_stack([block, mixed])
-            self._sums += every.sum(axis=0, dtype=np.float64)
-            self._squares += np.einsum("nc,nc->c", every, every, dtype=np.float64)
+            self._sums += np.ones(len(block), np.float32) @ block
+            self._products += block.T @ block
+            size = min(self._window, len(block))
+            windows = block[: len(block) // size * size].reshape(-1, size, block.shape[1])
+            self._powers.append(windows.var(axis=1))
 
     @property
-    def _powers(self) -> Floats:
-        frames = max(1, self._frames)
-        return np.maximum(self._squares / frames - (self._sums / frames) ** 2, 0.0)
+    def _covariance(self) -> NDArray[np.float64]:
+        """Of the channels [channels, channels]; its diagonal holds their powers."""
+        means = self._sums / max(1, self._frames)
+        return self._products / max(1, self._frames) - np.outer(means, means)
 
     @property
-    def correlation(self) -> float | None:
-        """Correlation of two audible channels; None for other numbers, or if one is much quieter."""
-        first, second, *mean = self._powers.tolist()
-        if self.count != 2 or not min(first, second) > _AUDIBLE * max(first, second):
-            return None
-        return float((4 * mean[0] - first - second) / (2 * math.sqrt(first * second)))
+    def silent(self) -> tuple[int, ...]:
+        """The channels of which nothing can be heard beside the loudest one, but for a click; 0-based."""
+        powers = np.sort(np.concatenate(self._powers), axis=0)[-_CLICK:]
+        loudness = powers.min(axis=0, initial=np.inf)  # NaN is refused later
+        return tuple(np.flatnonzero(loudness < max(_FAINTEST, _AUDIBLE * float(loudness.max()))).tolist())
 
     @property
     def alike(self) -> bool:
         """Whether the recording has two channels with the same sound."""
-        first, second = self._powers[:2]
-        return (self.correlation or 0.0) > _SAME and abs(first - second) <= 0.01 * max(first, second)
+        (first, both), (_, second) = self._covariance[:2, :2]
+        alike = both > _SAME * math.sqrt(max(first * second, 0.0))
+        return len(self._sums) == 2 and bool(alike and abs(first - second) <= 0.01 * max(first, second))
 
-    def clear(self) -> tuple[int, str] | None:
-        """The channel to read alone, 0-based, and why, if the channels cancel each other in their mean; else None."""
-        powers, mean = self._powers[:-1], float(self._powers[-1])
-        loudest = int(np.argmax(powers)) if self.count > 1 else 0
-        if self.count == 2 and (correlation := self.correlation) is not None:
+    def mix(self) -> tuple[tuple[int, ...], str]:
+        """The channels to average, 0-based, and why, if these are not all: LFE and silent ones are left out.
+
+        If channels cancel each other in their mean, the loudest one is read alone.
+        """
+        covariance, silent = self._covariance, self.silent
+        left_out = {"for low frequencies (LFE)": self._low, "silent": set(silent) - self._low}
+        chosen = [index for index in range(len(self._sums)) if index not in self._low and index not in silent]
+        if not chosen:
+            return tuple(range(len(self._sums))), ""
+        powers = np.diag(covariance)[chosen]
+        loudest = chosen[int(np.argmax(powers))]
+        whole = covariance[np.ix_(chosen, chosen)]
+        if len(chosen) == 2 and powers.min() > _QUIETER * powers.max():
+            correlation = float(whole[0, 1] / math.sqrt(powers[0] * powers[1]))
             if correlation < _INVERTED:
-                says = f"channels 1 and 2 are inverted copies (their correlation is {correlation:.2f})"
-                return loudest, says
-        elif self.count > 2 and powers.sum() > 0 and mean < _CANCELLED * powers.sum() / self.count**2:
-            return loudest, f"its {self.count} channels cancel each other in their mean"
-        return None
+                return (loudest,), f"{listed(chosen)} are inverted copies (their correlation is {correlation:.2f})"
+        elif len(chosen) > 2 and whole.sum() < _CANCELLED * powers.sum():
+            return (loudest,), f"{listed(chosen)} cancel each other in their mean"
+        why = [
+            f"{listed(sorted(which))} {'are' if len(which) > 1 else 'is'} {what}"
+            for what, which in left_out.items()
+            if which
+        ]
+        return tuple(chosen), " and ".join(why)
+
+
+def listed(channels: Sequence[int]) -> str:
+    """Channels by their numbers from 1: `channel 2`, or `channels 1, 2 and 4`."""
+    *first, last = (str(channel + 1) for channel in channels)
+    return f"channels {', '.join(first)} and {last}" if first else f"channel {last}"

@@ -17,8 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Final
 
+from specdec_cli.audio.decode import require_sound
 from specdec_cli.audio.paths import STDIN, is_url, opened, sha256
-from specdec_cli.audio.reading import require_sound
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, as_specdec_error
 from specdec_cli.inputs.names import SOUND_ENDINGS
 from specdec_cli.inputs.recording import InputFile, Key

@@ -66,9 +66,10 @@ def wav_bytes(
     channels: int = 1,
     rate: int = 16000,
     bits: int = 16,
+    align: int | None = None,
 ) -> bytes:
     """A RIFF WAVE with whatever header is asked for, `claimed` bytes of data, and other chunks around them."""
-    align = channels * bits // 8
+    align = channels * bits // 8 if align is None else align
     fmt = struct.pack("<HHIIHH", tag, channels, rate, rate * align & 0xFFFFFFFF, align, bits)
     head = b"WAVEfmt " + struct.pack("<I", len(fmt)) + fmt + before
     body = head + b"data" + struct.pack("<I", len(data) if claimed is None else claimed) + data + after
@@ -115,6 +116,39 @@ def video_bytes(container: str, *, sound: bool) -> bytes:
         if audio is not None:
             output.mux(audio.encode(None))
     return target.getvalue()
+
+
+def clocked(container: str, codec: str, at_s: list[float], *, picture: bool = False, tracks: int = 1) -> bytes:
+    """A second of sound at each of some times, and perhaps a picture from the start; later tracks are an octave up."""
+    target, rate = io.BytesIO(), 48000
+    with av.open(target, "w", format=container) as output:
+        video = output.add_stream("mpeg4", rate=10) if picture else None
+        if video is not None:
+            video.width, video.height, video.pix_fmt = 32, 32, "yuv420p"
+        streams = [output.add_stream(codec, rate=rate, layout="mono", options={"strict": "-2"}) for _ in range(tracks)]
+        for _ in range(10) if video else ():
+            output.mux(video.encode(av.VideoFrame.from_ndarray(np.zeros((32, 32, 3), np.uint8), format="rgb24")))
+        for number, stream in enumerate(streams):
+            context, sound = stream.codec_context, tone(1.0, rate, 440.0 * 2**number)
+            step = context.frame_size or 1024
+            for start_s in at_s:
+                for begin in range(0, rate - step + 1, step):
+                    piece = np.ascontiguousarray(sound[begin : begin + step].T)
+                    frame = av.AudioFrame.from_ndarray(piece, format="fltp", layout="mono")
+                    frame.sample_rate, frame.pts = rate, round(start_s * rate) + begin
+                    for each in av.AudioResampler(context.format, "mono", rate, step).resample(frame):
+                        each.pts = frame.pts
+                        output.mux(stream.encode(each))
+            output.mux(stream.encode(None))
+        if video is not None:
+            output.mux(video.encode(None))
+    return target.getvalue()
+
+
+def encrypted() -> bytes:
+    """An MP4 of a second, encrypted by Common Encryption (ISO/IEC 23001-7)."""
+    keys = {"encryption_key": "76a6c65c5ea762046bd749a2e632ccbb", "encryption_kid": "a7e61c373e219033c21091fa607bf3b8"}
+    return ffmpeg_bytes(tone(1.0), 16000, "mp4", options={"encryption_scheme": "cenc-aes-ctr", **keys})
 
 
 @cache

@@ -84,7 +84,7 @@ def test_nothing_is_lost_in_silence(extension, seeds, tmp_path):
 
 def test_the_check_finds_what_is_lost(tmp_path, monkeypatch):
     """A reader that takes the first second alone fails it."""
-    monkeypatch.setattr("specdec_cli.audio.sound.Sound.warnings", lambda *_: iter(()))
+    monkeypatch.setattr("specdec_cli.audio.sound.Sound.missing", lambda *_: iter(()))
     monkeypatch.setattr("tests.audio.test_fuzz_recordings.mutated", lambda data, _: data)
     opened = open_recording
     monkeypatch.setattr(

@@ -18,7 +18,7 @@ from specdec_cli.audio.sound import Sound
 from specdec_cli.errors import AudioContentError, AudioDecodeError, TooLongError
 from specdec_cli.inputs.recording import InputFile
 from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone, wav_bytes
-from tests.audio.test_formats import saved
+from tests.audio.test_recordings import saved
 from tests.mini_pair import voice
 
 RATE = 16000
@@ -193,9 +193,8 @@ def test_hours_are_cut_in_constant_memory(extension, hours, folder):
         assert peak_of(short, long, "pauses")[1] < MOST_MB
 
 
-def rf64_header(size: int, declared: int | None = None) -> bytes:
-    declared = size if declared is None else declared
-    sizes = struct.pack("<QQQI", size + 72, declared, declared // 2, 0)
+def rf64_header(size: int) -> bytes:
+    sizes = struct.pack("<QQQI", size + 72, size, size // 2, 0)
     fmt = struct.pack("<HHIIHH", 1, 1, RATE, 2 * RATE, 2, 16)
     return b"RF64\xff\xff\xff\xffWAVEds64\x1c\0\0\0" + sizes + b"fmt \x10\0\0\0" + fmt + b"data\xff\xff\xff\xff"
 
@@ -206,8 +205,6 @@ def rf64_header(size: int, declared: int | None = None) -> bytes:
         wav_bytes(b"", 0xFFFFFFFF, riff=0xFFFFFFFF),
         wav_bytes(b"", 0),
         rf64_header(20 << 30),
-        rf64_header(20 << 30, 0),
-        rf64_header(20 << 30, 0xFFFFFFFFFFFFFFFF),
     ],
 )
 def test_twenty_gigabytes_are_refused_unread(header, tmp_path):
@@ -222,8 +219,8 @@ def test_twenty_gigabytes_are_refused_unread(header, tmp_path):
 
 def test_importing_nothing_that_compiles(tmp_path):
     """What a plain caption decodes with: numba alone would take seconds."""
-    for extension in ("wav", "flac"):
-        saved(tmp_path, healthy(extension, 3.0), f"clip.{extension}")
+    for extension, seconds in (("wav", 3.0), ("flac", 12.0)):
+        saved(tmp_path, healthy(extension, seconds), f"clip.{extension}")
     stereo = np.repeat(tone(3.0, 44100), 2, axis=1)
     soundfile.write(tmp_path / "stereo.wav", stereo, 44100)
     code = (
