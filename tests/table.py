@@ -31,6 +31,7 @@ class Letters:
     """A tokenizer of single letters: id 0 is "^", 1 is eos, 2.. are "a", "b", ..."""
 
     eos_token_id = EOS
+    all_special_ids = (START, EOS)
 
     def __init__(self, size: int) -> None:
         self._pieces = ["^", ""] + [chr(ord("a") + i) for i in range(size - 2)]
@@ -115,7 +116,9 @@ class TableModel(AudioLM):
         module = TableModule(table)
         parts = SimpleNamespace(tokenizer=Letters(letters or len(table)), feature_extractor=SimpleNamespace())
         generation = GenerationConfig(eos_token_id=EOS)
-        super().__init__(module, Processor(name, TableFamily("table", (), ""), parts, module.config, generation))
+        processor = Processor(name, TableFamily("table", (), ""), parts, module.config, generation)
+        processor.placeholder_id = START
+        super().__init__(module, processor)
 
     @property
     def table(self) -> torch.Tensor:
