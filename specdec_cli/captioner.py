@@ -260,6 +260,17 @@ class Captioner:
         """The caption in the text of token ids."""
         return self.setup.caption(self.pair.writer.text(ids))
 
+    def close(self) -> None:
+        """Ends the calls of remote models and closes their connections, also for variants of this captioner."""
+        for model in self.pair.remotes:
+            model.close()
+
+    def __enter__(self) -> Captioner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     @cached_property
     def word_groups(self) -> Synonyms:
         """Tokens that name the same classes of the shipped lexicon, for the acceptance rule `class`."""

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Final
 
 import torch
+from torch.nn.functional import pad
 from transformers import (
     LogitsProcessorList,
     RepetitionPenaltyLogitsProcessor,
@@ -42,8 +43,6 @@ class LogitsPipeline:
             self._penalty = RepetitionPenaltyLogitsProcessor(float(settings.repetition_penalty))
         self._ngram, self._min_new_tokens = settings.no_repeat_ngram or 0, settings.min_new_tokens or 0
         self._history = History(session) if self._penalty is not None or self._ngram else None
-        # a token in every row's history that has a score
-        self._filling = next((id_ for id_ in session.prompt.ids if id_ < session.vocab_size), 0)
         self._end_ids = torch.empty(0)
         if self._min_new_tokens:
             self._end_ids = torch.tensor(sorted(session.model.processor.eos_ids), device=session.model.device)
@@ -68,7 +67,8 @@ class LogitsPipeline:
             self._history.follow(text, last)
             rows = self._history.rows(len(scores))
             if self._penalty is not None:  # a token that stands in the history twice is penalised once
-                scores = self._penalty(rows.where(rows < scores.shape[1], self._filling), scores)
+                # tokens without a score share a column, which is dropped
+                scores = self._penalty(rows.clamp(max=scores.shape[1]), pad(scores, (0, 1)))[:, :-1]
             if self._ngram:
                 scores = _without_repeats(scores, rows, self._ngram)
         if self._min_new_tokens and (early := self._min_new_tokens - (len(text) - len(scores) + 1)) > 0:

@@ -125,7 +125,7 @@ def test_captions_are_those_of_one_process(process):
         assert (transcript.models.cloud.name, transcript.models.cloud.serves) == (process.url, "package:mini/cloud")
         assert away.pair.remotes
         assert "answered in" in away.pair.remotes[0].probe()
-        away.pair.remotes[0].close()
+        away.close()
 
 
 def test_a_transcript_describes_a_cloud_that_answered_late(process):
@@ -135,7 +135,12 @@ def test_a_transcript_describes_a_cloud_that_answered_late(process):
     found = late.run_samples(voice(5), RATE).finish().models.cloud
     assert (found.name, found.serves) == (process.url, "package:mini/cloud")
     assert found.weights is not None
-    late.pair.remotes[0].close()
+    connection = late.pair.remotes[0].connection
+    assert connection._thread.is_alive()
+    with late:
+        pass
+    assert not connection._thread.is_alive()
+    assert connection._client.is_closed
 
 
 def test_a_server_that_says_it_is_ready_takes_connections(monkeypatch):

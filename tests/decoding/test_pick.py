@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from transformers import NoRepeatNGramLogitsProcessor
+from transformers import NoRepeatNGramLogitsProcessor, RepetitionPenaltyLogitsProcessor
 
 from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.decoding.evidence import CANDIDATES, Groups, evidence_of
@@ -100,3 +100,15 @@ def test_repeats_are_ruled_out_as_by_the_library(n):
             for row in range(rows):
                 history = torch.tensor([[0, prompt, *text[: end - rows + 1 + row]]])
                 assert torch.equal(found[row], NoRepeatNGramLogitsProcessor(n)(history, logits[row][None])[0])
+
+
+@pytest.mark.parametrize("prompt", [(0, 3), (7, 9)])  # 7 and 9: tokens without a score
+def test_repeats_are_penalised_as_by_the_library(prompt):
+    penalty, text = 1.3, [2, 4, 2]
+    session = Session(random_table(0), Prompt((0, 3), {}), 12)
+    session.prompt = Prompt(prompt, {})
+    logits = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
+    found = LogitsPipeline(ScoringConfig(repetition_penalty=penalty), session)(text, logits)
+    for row in range(3):
+        history = torch.tensor([[id_ for id_ in (*prompt, *text[: 1 + row]) if id_ < 5]])
+        assert torch.equal(found[row], RepetitionPenaltyLogitsProcessor(penalty)(history, logits[row][None])[0])
