@@ -42,6 +42,9 @@ def comparison(
         transcripts: at least one, of one language and prompt, in the order in which clips are to be listed.
         modes: None: those that occur.
         seed: of the bootstrap.
+
+    Raises:
+        ReferencesError: the references have a row about none of the clips.
     """
     occurring, first = {transcript.mode for transcript in transcripts}, transcripts[0]
     language = first.language
@@ -49,6 +52,8 @@ def comparison(
     paired, failures, unfinished = pair(transcripts, modes)
     about = [next(iter(clip.values())) for clip in paired]  # file, length and place are the same in all modes
     answers = [references.of(run) if references else None for run in about]
+    if references is not None:
+        references.require_found(answers)
     clips = [_clip(clip, answer, lexicon, language) for clip, answer in zip(paired, answers, strict=True)]
     speakers = [answer.speaker if answer else None for answer in answers]
     table, resampler = measurements(paired, modes), Resampler(len(clips), seed=seed, speakers=speakers)

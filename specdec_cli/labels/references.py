@@ -217,6 +217,14 @@ class References:
                 "names or ends of paths have to agree. --column file=NAME names another column.",
             )
 
+    def require_found(self, found: Sequence[Reference | None]) -> None:
+        """Raises ReferencesError if of all clips, by their places, none has a reference: `find` gave these."""
+        if found and not any(found):
+            raise ReferencesError(
+                f"No row of {self.path} is about one of the {len(found)} clips: its rows name other parts of them.",
+                hint="Cut recordings at the same places, with --segment, or leave the starts and ends of rows out.",
+            )
+
     def said(self) -> str:
         """Which columns were read, and by the codes of which corpus: for a command to print."""
         read = [f"{name} from {column}" for name, column in self.columns.items()]

@@ -1,10 +1,14 @@
 """Quality against references, and what may be claimed of it."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from specdec_cli.console.pages import comparison_page
+from specdec_cli.console.tables import print_page
+from specdec_cli.errors import ReferencesError
 from specdec_cli.evaluate import comparison_tables as tables
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.comparison_tables import confusions, gaps, summary, worst_confusions
@@ -16,6 +20,7 @@ from specdec_cli.labels.references import References
 from specdec_cli.stats import Interval
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.types import COSTS, Mode
+from tests.console.screens import Screen
 from tests.evaluate.fabricate import made, quality_of
 
 LEXICON = Lexicon.load()
@@ -124,6 +129,27 @@ def test_references_in_another_language_are_counted(tmp_path):
     found = described(tmp_path, ["A man speaks slowly.", "说话人语速较慢，情绪低落。", "说话人很生气，音量很大。"])
     assert found.notes == ["The texts of 2 references are left out: not in the language of the captions (en)."]
     assert found.texts == "descriptions"
+
+
+def test_labels_that_are_left_out_stand_above_the_table(tmp_path):
+    runs = [made(f"{n}.wav", mode, said("sad")) for n in range(6) for mode in ("edge", "cloud")]
+    words = ("boredom", "boredom", "contempt", "sad", "calm", "neutral")
+    (tmp_path / "truth.csv").write_text("file,emotion\n" + "".join(f"{n}.wav,{word}\n" for n, word in enumerate(words)))
+    found = comparison(runs, LEXICON, references=References.read(tmp_path / "truth.csv", lexicon=LEXICON))
+    counts = "emotion: 3 of 6; left out: boredom 2, contempt 1; read as neutral: calm 1"
+    assert found.notes == [counts]
+    print_page(partial(comparison_page, found), screen := Screen(100))
+    page = "\n".join(screen.lines)
+    assert page.index(counts) < page.index("classes right")
+
+
+@pytest.mark.parametrize("times", ["1,2", "0,600"])
+def test_references_of_other_places_are_refused(tmp_path, times):
+    """In place of figures of agreement with the cloud."""
+    runs = [made("a.wav", mode, said("sad")) for mode in ("edge", "cloud")]
+    (tmp_path / "truth.csv").write_text(f"file,start,end,emotion\na.wav,{times},sad\n")
+    with pytest.raises(ReferencesError, match=r"No row of .*truth\.csv is about one of the 1 clips"):
+        comparison(runs, LEXICON, references=References.read(tmp_path / "truth.csv", lexicon=LEXICON))
 
 
 def test_the_commonest_confusions_are_said_in_words(tmp_path):
