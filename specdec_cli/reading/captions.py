@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final, Literal
 
 from specdec_cli.prompts import Language
 from specdec_cli.reading.phrases import (
     ASKS,
     BARE_TURN,
+    DENIED,
     DESCRIBES,
     FILLER,
     OFFERS,
@@ -29,6 +30,7 @@ from specdec_cli.reading.phrases import (
     REFUSES,
     SECOND,
     SPOKEN_TO,
+    STATES,
     TURN,
     WISHES,
 )
@@ -52,6 +54,10 @@ _WORDS: Final = {
     "other": (re.compile(r"[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]{2,}"), 1.0, 3.0),
 }
 """Language -> pattern of a unit, units a word, and words needed: names in Chinese may be in Latin letters."""
+
+
+_BEATEN_ABOUT: Final = 3
+"""Sentences in which a text may refuse, as long as none describes."""
 
 
 def caption_of(text: str) -> str:
@@ -134,12 +140,14 @@ def language_of(text: str) -> str | None:
 
 
 def refuses(text: str) -> bool:
-    """Whether a text, or what there is of it, refuses in its first sentence, or in its second after an empty one."""
-    for sentence in sentences_of(text)[:2]:
-        if (found := REFUSES.search(sentence)) is not None:
-            return DESCRIBES.search(sentence, 0, found.start()) is None
-        if DESCRIBES.search(sentence):
+    """Whether a text, or what there is of it, refuses in one of its first sentences, before any that describes."""
+    said = (sentence for sentence in sentences_of(text) if FILLER.match(sentence) is None)
+    for sentence in islice(said, _BEATEN_ABOUT):
+        found = REFUSES.search(sentence)
+        if STATES.search(DENIED.sub("", sentence[: found.start()] if found else sentence)):
             return False
+        if found:
+            return True
     return False
 
 

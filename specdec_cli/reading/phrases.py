@@ -18,6 +18,7 @@ _SAID_ZH: Final = (
     "语[气调速]|音[调量]|口气|听起来|听上去|说话[人者]|高兴|开心|快乐|兴奋|激动|愤怒|生气|担心|无奈|失望|难过|伤心|悲|害怕|恐惧"
     "|紧张|平静|坚定|困惑|焦虑|委屈|痛苦|犹豫|自信|着急|疑惑"
 )
+_FELT_ZH: Final = "情绪|心情|情感|声音|喜悦|愉[快悦]|积极|不满|怀疑|愧疚|急躁|期待|烦"
 
 OFFERS: Final = _one_of(
     r"随时(?:都)?(?:可以|能|欢迎)?(?:再)?(?:告诉|问|跟我|和我|找我|提|联系|来找|来问|说|欢迎|向我|可以)",
@@ -64,8 +65,8 @@ SECOND: Final = _one_of(
     r"(?<!as )(?<!like )\bif you\b(?!(?:'re| are) (?:talking|asking|just)| (?:listen|hear|think|consider|look)\b)",
 )
 SPOKEN_TO: Final = _one_of(
-    rf"^(?!\W*(?:如果|要是|假如)).*[你您妳](?:(?!别|要|想|可以|能|会|不妨|试|也|在哪|怎么|有什么)[^，。；]){{0,10}}?"
-    rf"(?:{_SAID_ZH})",
+    rf"^(?!\W*(?:如果|要是|假如|希望|祝)).*[你您妳](?:(?!别|要|想|可以|能|会|得|不妨|试|也|在哪|怎么|有什么|是不是)[^，。；]){{0,16}}?"
+    rf"(?:{_SAID_ZH}|{_FELT_ZH})",
     r"(?:听起来|听上去|感觉)[你您妳](?!(?:想|要|可以|能))",
     r"\byou (?:(?:really|also|just|still|do|may|might|must|could) )*(?:sound|seem|appear|speak|spoke|come across"
     r"|are speaking|are talking|are feeling|be feeling)\b(?! (?:like you )?(?:want|need))",
@@ -91,8 +92,29 @@ DESCRIBES: Final = _one_of(
 )
 """Words of a description, by which a first sentence that addresses somebody is kept."""
 
+STATES: Final = _one_of(
+    r"高兴|开心|快乐|喜悦|愉[快悦]|兴奋|激[动昂]|愤怒|生气|恼|不满|担[心忧]|无奈|失[望落]|难过|伤心|悲|害怕|恐惧|紧张|平[静稳缓淡和]|冷静|中性"
+    r"|坚定|焦[虑急]|委屈|痛苦|犹豫|自信|[着急]急|急促|惊[讶喜]|厌恶|低沉|高[亢昂]|轻[快柔松]|缓慢|尖锐|哽咽|哭|笑|[男女][声性士人]"
+    r"|(?:语速|音[调量高]|声音|嗓音).{0,6}(?:快|慢|高|低|大|小|轻|适中|正常|清晰|颤|哑)",
+    r"\b(?:calm\w*|ang(?:ry|er|rily)|annoy\w*|irritat\w*|sad\w*|happ[yi]\w*|joy\w*|surpris\w*|shock\w*|excit\w*|afraid|fear\w*"
+    r"|nervous\w*|anxi\w*|worr\w*|frustrat\w*|neutral|confus\w*|hesita\w*|sorry|steady|flat|even|loud\w*|soft\w*|quiet\w*"
+    r"|slow\w*|fast|quick\w*|moderate|laugh\w*|cry\w*|sob\w*|sigh\w*|harsh|stern|gentle|male|female|deep|tense|tired"
+    r"|doubt\w*|s[ck]eptic\w*|upset|concern\w*|urgen\w*|nostalgi\w*|melanchol\w*|longing|regret\w*|guilt\w*|disappoint\w*"
+    r"|(?:low|high|clear)(?:er)?[ -](?:pitch\w*|voice|volume|tone|energy))\b",
+    r"\b(?:tone|voice|pitch|pace|speed|volume)\b[^.,;]{0,15}\b(?:is|are|was|sounds?|seems?) (?:\w+ )?\w{4,}",
+)
+"""Words that state how somebody speaks."""
+DENIED: Final = _one_of(
+    r"没有[^。]*?(?:比如|例如|像)[^。]*",
+    r"(?:没有|没|无)[^，。,.]*",
+    r"\b(?:no|not|any|without)\b[^.,;，。]*|n't\b[^.,;，。]*",
+)
+"""What states nothing of the speaker."""
+
 REFUSES: Final = _one_of(
-    r"(?:抱歉|对不起|不好意思).{0,40}?(?:无法|不能|没法|没有(?:提供|听到|收到|听见|音频|给)|未能|未提供|未收到|没(?:听|给|有给)|误解"
+    r"(?:我是|作为)(?:[一个名款])*(?:AI|人工智能|语言模型|虚拟)|没有(?:实际的?|真正的?)?听觉|听不[出清](?:来)?(?:具体|任何|什么)?的?"
+    r"(?:情绪|情感|声音|内容)(?!的?(?:变化|波动|起伏))",
+    r"(?:抱歉|对不起|不好意思).{0,40}?(?:误会|无法|不能|没法|没有(?:提供|听到|收到|听见|音频|给)|未能|未提供|未收到|没(?:听|给|有给)|误解"
     r"|不太?(?:明确|明白|清楚|理解)|不(?:明确|明白|清楚|理解)|需要听到|无效|没有具体)",
     r"(?:无法|没法|不能|不可)(?:准确|清晰|清楚|正确|明确|直接|具体|真正|给|对|从|地)*(?:判断|确定|识别|分辨|分析|描述|听清|听到"
     r"|听取|听见|感知|提供|回答|获取|给出|提取|进行|理解|访问|处理|播放|准确|直接|直观)",
@@ -107,14 +129,14 @@ REFUSES: Final = _one_of(
     r"没有可(?:以)?听(?:到|见|清)?的|(?:音频|录音|片段)(?:里面?|中)?(?:没有|无)(?:任何)?(?:内容|声音|语音|可听)",
     r"[你您](?:还|好像|似乎)?(?:没有|没)发|不足以(?:进行|判断|做出|支持|确定|描述)|信息(?:太少|不足|不够)",
     r"(?:很难|没办法|难以|无从)(?:只?[凭从]这[^，。！？]{0,8})?(?:准确|确切|直接|具体|清楚)?地?"
-    r"(?:判断|判定|确定|分辨|说清|下结论|听出|得出|给出|做出|知道)(?!.{0,3}的)",
+    r"(?:辨[识认]|听清|识别|判断|判定|确定|分辨|说清|下结论|听出|得出|给出|做出|知道)(?!(?:出来?|清楚?)?的)",
     r"(?:[仅只光单]凭|[仅只就](?:从|靠|有)这).{0,30}?(?:很难|无法|不能|没法|没办法|听不出|看不出|不好说|不够|不足)",
     r"(?:无法|没法|不能)(?:输出|解析|推测|得知|知道|听懂|辨别|做出|作出|得出)|听不[出到见清](?:任何|什么)?(?:内容|声音|东西)",
     r"[你您]这?是?[在想]?[说讲问]的?是?(?:什么|啥)|不太?(?:明白|理解|清楚|懂)[你您]|什么意思",
     r"\bi(?:'m| am) (?:really |so |very )?(?:sorry|afraid)\b.{0,50}?\b(?:can(?:'t|not| not)|couldn't|unable|not able"
     r"|haven't|hasn't|don't|didn't|no audio|need)",
-    r"\bi(?:'m| am) not (?:really |quite |exactly |entirely |too )?(?:sure|certain) (?:what|which|how)"
-    r" (?:you|kind|sort|type|the audio|the acoustic|exactly|this)",
+    r"\bi(?:'m| am) not (?:really |quite |exactly |entirely |too )?(?:sure|certain) (?:what|which|how)(?: \w+){0,2}?"
+    r" (?:you|audio|recording|clip|kind|sort|type|the audio|the acoustic|exactly|this)",
     r"\byou (?:have not|haven't|did not|didn't) (?:\w+ ){0,2}"
     r"(?:provide|give|gave|say|said|share|tell|told|upload|attach|send)",
     r"\b(?:you|could you|please) (?:need to )?(?:tell|give|provide|share) (?:me|us) (?:\w+ ){0,3}"
@@ -139,5 +161,10 @@ REFUSES: Final = _one_of(
     r"\b(?:unable|not possible|impossible) to (?:determine|hear|analy[sz]e|describe|tell|identify|assess)",
     r"\baudio (?:file )?(?:doesn't seem to|does not seem to|wasn't|was not|hasn't|isn't|is not)"
     r" (?:have been |been )?(?:recorded|provided|uploaded|attached|available|clear enough)",
+    r"\b(?:as|i'm|i am) an? (?:ai|artificial|language model|virtual|text-based)\b",
+    r"\bno (?:\w+ ){0,2}(?:indications?|information|evidence)(?: \w+){0,4}? (?:of|about|on|regarding|as to)"
+    r"(?: (?:the|their|his|her|what|how|this|that|speaker's|person's)){1,2}\b.{0,25}?"
+    r"\b(?:tone|speed|emotion\w*|feeling|mood|said)",
+    r"(?:n't|\bnot\b|\bwithout\b)[^.,]{0,30}\benough (?:\w+ ){0,2}(?:information|details?|context|clues?|data|to)\b",
     r"\b(?:is|isn't|are|not) (?:really |just )?(?:not )?enough (?:for me|information|detail|context)",
 )
