@@ -13,7 +13,7 @@ from specdec_cli.labels.lexicon_file import LexiconFile, Span, read_lexicon, rul
 from specdec_cli.labels.units import folded
 from specdec_cli.labels.vocabulary import UNCLASSED, Vocabulary
 from specdec_cli.prompts import Language
-from specdec_cli.reading import language_of
+from specdec_cli.reading import language_of, only_guesses
 from specdec_cli.types import Claim, Measured
 
 NOT_GIVEN: Final = frozenset({"", "-", "?", "n/a", "na", "nan", "none", "null", "unknown", "unk"})
@@ -116,8 +116,10 @@ class Lexicon:
         return tuple(dict.fromkeys(word for word in words if word))
 
     def _read(self, text: str, language: Language) -> tuple[list[Reading], Vocabulary]:
-        """What a text names in the language that it is written in."""
+        """What a text names in the language that it is written in; a text that refuses names nothing."""
         of = self.language_of(text, language)
+        if only_guesses(text):
+            return [], self.vocabularies[of]
         return Caption(text, self.vocabularies[of], self._rules, of).readings(), self.vocabularies[of]
 
     def language_of(self, text: str, asked: Language) -> Language:

@@ -1,5 +1,13 @@
 """Captions as text: where they stop describing, and which are no description."""
 
-from specdec_cli.reading.captions import caption_of, description_end, fault_of, flags_of, language_of, settled
+from specdec_cli.reading.captions import (
+    caption_of,
+    description_end,
+    fault_of,
+    flags_of,
+    language_of,
+    only_guesses,
+    settled,
+)
 
-__all__ = ["caption_of", "description_end", "fault_of", "flags_of", "language_of", "settled"]
+__all__ = ["caption_of", "description_end", "fault_of", "flags_of", "language_of", "only_guesses", "settled"]

@@ -22,6 +22,7 @@ from specdec_cli.prompts import Language
 from specdec_cli.reading.phrases import (
     ASKS,
     BARE_TURN,
+    CONTRASTS,
     DENIED,
     DESCRIBES,
     FILLER,
@@ -141,14 +142,25 @@ def language_of(text: str) -> str | None:
 
 def refuses(text: str) -> bool:
     """Whether a text, or what there is of it, refuses in one of its first sentences, before any that describes."""
+    return _refusal(text) is not None
+
+
+def only_guesses(text: str) -> bool:
+    """Whether a text refuses in a sentence that does not go on to describe: "Hard to tell, but he sounds sad" does."""
+    rest = _refusal(text)
+    return rest is not None and not (CONTRASTS.search(rest) and STATES.search(rest))
+
+
+def _refusal(text: str) -> str | None:
+    """What follows a refusal in its sentence; None if the text does not refuse."""
     said = (sentence for sentence in sentences_of(text) if FILLER.match(sentence) is None)
     for sentence in islice(said, _BEATEN_ABOUT):
         found = REFUSES.search(sentence)
         if STATES.search(DENIED.sub("", sentence[: found.start()] if found else sentence)):
-            return False
+            return None
         if found:
-            return True
-    return False
+            return sentence[found.end() :]
+    return None
 
 
 def fault_of(text: str, language: Language) -> Literal["refusal", "language"] | None:

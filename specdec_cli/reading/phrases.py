@@ -94,8 +94,8 @@ DESCRIBES: Final = _one_of(
 
 STATES: Final = _one_of(
     r"高兴|开心|快乐|喜悦|愉[快悦]|兴奋|激[动昂]|愤怒|生气|恼|不满|担[心忧]|无奈|失[望落]|难过|伤心|悲|害怕|恐惧|紧张|平[静稳缓淡和]|冷静|中性"
-    r"|坚定|焦[虑急]|委屈|痛苦|犹豫|自信|[着急]急|急促|惊[讶喜]|厌恶|低沉|高[亢昂]|轻[快柔松]|缓慢|尖锐|哽咽|哭|笑|[男女][声性士人]"
-    r"|(?:语速|音[调量高]|声音|嗓音).{0,6}(?:快|慢|高|低|大|小|轻|适中|正常|清晰|颤|哑)",
+    r"|坚定|焦[虑急]|委屈|痛苦|犹豫|自信|着急|急[促切躁]|惊[讶喜]|厌恶|低沉|高[亢昂]|轻[快柔松]|缓慢|尖锐|哽咽|哭|笑|[男女][声性士人]"
+    r"|说话[^，。]{0,4}[轻快慢]|(?:语速|音[调量高]|声音|嗓音).{0,6}(?:快|慢|高|低|大|小|轻|适中|正常|清晰|颤|哑)",
     r"\b(?:calm\w*|ang(?:ry|er|rily)|annoy\w*|irritat\w*|sad\w*|happ[yi]\w*|joy\w*|surpris\w*|shock\w*|excit\w*|afraid|fear\w*"
     r"|nervous\w*|anxi\w*|worr\w*|frustrat\w*|neutral|confus\w*|hesita\w*|sorry|steady|flat|even|loud\w*|soft\w*|quiet\w*"
     r"|slow\w*|fast|quick\w*|moderate|laugh\w*|cry\w*|sob\w*|sigh\w*|harsh|stern|gentle|male|female|deep|tense|tired"
@@ -110,6 +110,9 @@ DENIED: Final = _one_of(
     r"\b(?:no|not|any|without)\b[^.,;，。]*|n't\b[^.,;，。]*",
 )
 """What states nothing of the speaker."""
+
+CONTRASTS: Final = _one_of(r"但|不过|\b(?:but|though|yet)\b")
+"""What may follow a refusal before a description."""
 
 REFUSES: Final = _one_of(
     r"(?:我是|作为)(?:[一个名款])*(?:AI|人工智能|语言模型|虚拟)|没有(?:实际的?|真正的?)?听觉|听不[出清](?:来)?(?:具体|任何|什么)?的?"
