@@ -65,7 +65,7 @@ SECOND: Final = _one_of(
     r"(?<!as )(?<!like )\bif you\b(?!(?:'re| are) (?:talking|asking|just)| (?:listen|hear|think|consider|look)\b)",
 )
 SPOKEN_TO: Final = _one_of(
-    rf"^(?!\W*(?:如果|要是|假如|希望|祝)).*[你您妳](?:(?!别|要|想|可以|能|会|得|不妨|试|也|在哪|怎么|有什么|是不是)[^，。；]){{0,16}}?"
+    rf"^(?!\W*(?:如果|要是|假如|希望|祝)|.*[你您]是不是).*[你您妳](?:(?!别|要|想|可以|能|会|得|不妨|试|也|在哪|怎么|有什么)[^，。；]){{0,16}}?"
     rf"(?:{_SAID_ZH}|{_FELT_ZH})",
     r"(?:听起来|听上去|感觉)[你您妳](?!(?:想|要|可以|能))",
     r"\byou (?:(?:really|also|just|still|do|may|might|must|could) )*(?:sound|seem|appear|speak|spoke|come across"
