@@ -140,7 +140,7 @@ def test_labels_that_are_left_out_stand_above_the_table(tmp_path):
     assert found.notes == [counts]
     print_page(partial(comparison_page, found), screen := Screen(100))
     page = "\n".join(screen.lines)
-    assert page.index(counts) < page.index("classes right")
+    assert page.index(counts) < page.index("Beside a figure")
 
 
 @pytest.mark.parametrize("times", ["1,2", "0,600"])
