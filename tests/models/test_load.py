@@ -1,6 +1,7 @@
 """A checkpoint is read bit for bit, in either layout, whole or in shards, with or without what speech does not need."""
 
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from transformers import GenerationConfig
 
 from specdec_cli.config import ModelConfig
-from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.audio_lm import AudioLM, ExactConvolutions
 from specdec_cli.models.families import FAMILIES
 from specdec_cli.models.loading import fingerprint, forecast
 from specdec_cli.models.processor import Processor
@@ -170,6 +171,28 @@ def test_the_dtype_is_what_is_asked_for_or_declared(damaged, edit, asked, used):
     model = load(damaged(edit), dtype=asked)
     assert model.dtype == model.module.model.audio_tower.conv1.weight.dtype == getattr(torch, used)
     assert len(greedy(model, 3)) == 3
+
+
+def test_tf32_is_off_while_any_of_several_encoders_runs_and_as_it_was_afterwards(monkeypatch):
+    for before in (True, False):
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", before)
+        switch, seen = ExactConvolutions(), list[bool]()
+        inside, leave = threading.Event(), threading.Event()
+
+        def other(switch=switch, seen=seen, inside=inside, leave=leave) -> None:
+            with switch:
+                inside.set()
+                leave.wait(60)
+                seen.append(torch.backends.cudnn.allow_tf32)
+
+        thread = threading.Thread(target=other)
+        with switch:
+            thread.start()
+            assert inside.wait(60)
+        leave.set()  # the first one has left
+        thread.join()
+        assert seen == [False]
+        assert torch.backends.cudnn.allow_tf32 == before
 
 
 @pytest.mark.gpu

@@ -9,7 +9,7 @@ import torch
 
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.selftest import self_test
+from specdec_cli.models.selftest import hardware, self_test
 from tests.laws.planted import rollback
 from tests.models.checkpoints import assert_refused, load
 from tests.tiny import as_audio_lm, save_checkpoint, tiny_model, tiny_module
@@ -179,3 +179,25 @@ def test_it_can_be_switched_off(tmp_path, memory):
     with rollback(1):
         assert load(save_checkpoint(tiny_module(3), tmp_path / "m"), tested=False).self_test is None
     assert not memory.exists()
+
+
+def test_a_result_counts_for_the_hardware_that_it_was_found_on(tmp_path, monkeypatch):
+    """A home folder may be shared by machines whose kernels differ."""
+    folder, forwards = save_checkpoint(tiny_module(3), tmp_path / "m"), _count_forwards(monkeypatch)
+    load(folder)
+    tested = len(forwards)
+    for device in (("AVX2", "model name: another"), ("NVIDIA H200", "(9, 0)")):
+        monkeypatch.setattr("specdec_cli.models.selftest.hardware", lambda _, device=device: device)
+        load(folder)
+    assert len(forwards) == 3 * tested
+    monkeypatch.undo()
+    assert hardware(torch.device("cpu"))[0] == torch.backends.cpu.get_cpu_capability()
+
+
+def test_a_remembered_test_that_cannot_be_read_is_made_again(tmp_path, memory):
+    model = load(save_checkpoint(tiny_module(3), tmp_path / "m"))
+    (file,) = memory.iterdir()
+    assert file.read_text() == "passed"
+    file.write_bytes(b"\xff" * 20)
+    self_test(model)
+    assert model.self_test == file.read_text() == "passed"
