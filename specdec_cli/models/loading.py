@@ -182,7 +182,9 @@ def checkpoint_errors(config: ModelConfig, *, offline: bool, setting: str = "mod
         raise
     except Exception as error:
         why, hint = f"{type(error).__name__}: {first_line(error)}", "Is it a whole checkpoint, as it was published?"
-        if not is_local(config.source) and isinstance(error, OSError | ValueError):
+        if isinstance(error, ImportError):
+            hint = "Install what it names. `specdec doctor` checks packages."
+        elif not is_local(config.source) and isinstance(error, OSError | ValueError):
             hint = "Check the name, the network and your access"
             if offline or is_offline_mode():
                 switch = "runtime.offline" if offline else "HF_HUB_OFFLINE"
