@@ -92,7 +92,7 @@ class Processor:
             raise CheckpointError(f"{self.name} takes no system prompt", hint="Put it into the instruction.")
         try:
             ids, audio = self.family.prompt(self.parts, samples, instruction, system, self.placeholder_id)
-            if self.placeholder_id not in ids:
+            if self.placeholders and self.placeholder_id not in ids:
                 raise ValueError(f"it holds no audio placeholder (id {self.placeholder_id} by config.json)")
         except MemoryError:
             raise

@@ -14,9 +14,9 @@ from specdec_cli.config.resolve import ResolvedConfig
 from specdec_cli.errors import CheckpointError
 from tests.cli.status import exit_code
 from tests.mini_pair import write_voice
-from tests.models.checkpoints import write_hub
+from tests.support.checkpoints import write_hub
+from tests.support.models import tiny_module
 from tests.tiers import in_ci
-from tests.tiny import tiny_module
 
 Run = Callable[..., tuple[int, str]]
 SHORT = ("--set", "decoding.max_new_tokens=4")

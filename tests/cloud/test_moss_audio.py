@@ -23,12 +23,11 @@ from specdec_cli.models.remote_processor import RemoteProcessor
 from specdec_cli.models.session import Session
 from tests.cloud.stand_in import ModelServer, answering
 from tests.cloud.test_vllm_pair import pair_case, run
-from tests.cloud.tiny_qwen2_audio import audio_processor
 from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge
 from tests.cloud.vllm_server import serving
-from tests.models.checkpoints import write_json
+from tests.support.checkpoints import write_json
+from tests.support.models import TEMPLATE, audio_processor, byte_tokenizer, tiny_clip
 from tests.tiers import few
-from tests.tiny import TEMPLATE, byte_tokenizer, tiny_clip
 
 TOKENS_A_MARKER = 25  # two seconds of 12.5 tokens
 LONG, SHORT = 4, 1  # clips with and without a time marker

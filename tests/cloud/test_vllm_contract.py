@@ -23,8 +23,8 @@ from specdec_cli.decoding.block import Draft
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
 from tests.cloud.stand_in import Answer, ModelServer, Respond, answering
 from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge, outcome, prompt
+from tests.support.models import tiny_clip
 from tests.tiers import few
-from tests.tiny import tiny_clip
 
 Change = Callable[[dict[str, Any]], object]
 COMMON: dict[str, Any] = {

@@ -38,11 +38,11 @@ from specdec_cli.errors import CheckpointError, EdgeError
 from specdec_cli.models.remote_processor import RemoteProcessor
 from specdec_cli.types import Finished, ModelWork
 from tests.cloud.stand_in import ModelServer, answering
-from tests.cloud.tiny_qwen2_audio import audio_module, write_audio_checkpoint
 from tests.cloud.vllm_cases import CLOUD, VllmCase, clip, cloud, configured, edge, outcome, prompt
 from tests.cloud.vllm_server import serving, write_recordings
 from tests.laws.cases import INSTRUCTIONS, drawn_settings
 from tests.laws.tolerance import most_parting
+from tests.support.models import audio_module, save_checkpoint
 from tests.tiers import few, in_ci
 from tests.tiny import collect
 
@@ -84,7 +84,7 @@ class Servers:
 @pytest.fixture(scope="module", params=["computed", pytest.param("real", marks=[pytest.mark.full, pytest.mark.vllm])])
 def servers(request, tmp_path_factory) -> Iterator[Servers]:
     folder, modules = tmp_path_factory.mktemp("pair"), {"edge": edge(KIND).module, "cloud": audio_module(**CLOUD)}
-    folders = {side: write_audio_checkpoint(folder / f"tiny-{side}", module) for side, module in modules.items()}
+    folders = {side: save_checkpoint(module, folder / f"tiny-{side}") for side, module in modules.items()}
     with ExitStack() as stack:
         if request.param == "real":
             urls = {side: stack.enter_context(serving(at, folder / f"{side}.txt")) for side, at in folders.items()}

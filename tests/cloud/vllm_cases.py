@@ -18,8 +18,8 @@ from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor, Prompt
 from specdec_cli.types import Finished
-from tests.cloud.tiny_qwen2_audio import near_audio_model, tiny_audio_model
-from tests.tiny import collect, settings, tiny_clip
+from tests.support.models import near_model, tiny_audio_model, tiny_clip
+from tests.tiny import collect, settings
 
 CLOUD = {"seed": 3, "layers": 2, "vocab_size": 288}
 _IN_PROCESS: dict[str, tuple[list[Block], Finished]] = {}
@@ -34,7 +34,7 @@ def cloud() -> AudioLM:
 @cache
 def edge(kind: str) -> AudioLM:
     """A drafter, padded differently."""
-    return near_audio_model(cloud(), 78, {"same": 0.0, "near": 0.05, "far": 0.3}[kind], 272)
+    return near_model(cloud(), 78, {"same": 0.0, "near": 0.05, "far": 0.3}[kind], 272)
 
 
 def clip(number: int) -> npt.NDArray[np.float32]:

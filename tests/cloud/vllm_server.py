@@ -107,8 +107,8 @@ def write_recordings(folder: Path, count: int, seconds: float = 0.5) -> Path:
 
 def main() -> None:
     """See the module."""
-    from tests.cloud.tiny_qwen2_audio import audio_module, write_audio_checkpoint
     from tests.cloud.vllm_cases import CLOUD, edge
+    from tests.support.models import audio_module, save_checkpoint
 
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
@@ -121,7 +121,7 @@ def main() -> None:
     for side, module in {"edge": edge("near").module, "cloud": audio_module(**CLOUD)}.items():
         checkpoint = given.folder / f"tiny-{side}"
         if not checkpoint.exists():
-            write_audio_checkpoint(checkpoint, module)
+            save_checkpoint(module, checkpoint)
         servers[side] = VllmServer(checkpoint, given.folder / f"{side}.log")
         config[side] = {
             "engine": "vllm",

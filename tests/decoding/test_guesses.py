@@ -12,7 +12,7 @@ from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.selftest import _prompt
 from specdec_cli.models.session import UNREAD, Session
-from tests.tiny import tiny_model
+from tests.support.models import tiny_model
 
 TEXT = (5, 9, 4, 9, 7, 5, 9, 8)
 ALL = [True] * len(TEXT)

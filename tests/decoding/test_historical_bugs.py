@@ -16,8 +16,9 @@ from specdec_cli.types import DEFAULT_THRESHOLDS
 from tests.laws.cases import cloud, collect, prompt
 from tests.laws.reference import Oracle
 from tests.laws.tolerance import allowed
+from tests.support.models import tiny_clip, tiny_model
 from tests.table import TableModel, certain, random_table, spelled, table_loop
-from tests.tiny import settings, tiny_clip, tiny_model
+from tests.tiny import settings
 
 PIECES = 266  # of the tiny tokenizer
 

@@ -9,7 +9,7 @@ from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from tests.laws.cases import Case, generate, make_case
 from tests.laws.checks import cloud_law, edge_law, reference_law
-from tests.tiny import as_audio_lm, tiny_module, tiny_processor
+from tests.support.models import as_audio_lm, tiny_module, tiny_processor
 
 OPEN = {"repetition_penalty": None, "no_repeat_ngram": None, "min_new_tokens": None}
 SUGGESTED: list[dict[str, Any]] = [

@@ -14,9 +14,9 @@ import torch
 import transformers as tf
 
 from specdec_cli.models.families import Family, family_of
-from tests.families.checkpoints import KINDS, Kind, write
-from tests.models.checkpoints import remove, write_json
-from tests.tiny import byte_tokenizer, byte_vocabulary
+from tests.support.checkpoints import remove, write_json
+from tests.support.kinds import KINDS, Kind, write
+from tests.support.models import byte_tokenizer, byte_vocabulary
 
 Raw = dict[str, Any]
 

@@ -11,11 +11,11 @@ import pytest
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
-from tests.families.checkpoints import KINDS, write
 from tests.laws.cases import INSTRUCTIONS, Case, drawn_settings
-from tests.models.checkpoints import load
+from tests.support.checkpoints import load
+from tests.support.kinds import KINDS, write
+from tests.support.models import tiny_clip
 from tests.tiers import named
-from tests.tiny import tiny_clip
 
 families = pytest.mark.parametrize("family", named(KINDS, "qwen2-audio", "gemma4"))
 """Each family; the fast tier has one whose clips share forwards, and one that keeps a cache of its own."""

@@ -30,7 +30,7 @@ from transformers.models.voxtral.processing_voxtral import VoxtralProcessor
 
 from specdec_cli.models.families import FAMILIES
 from specdec_cli.models.processor import Processor
-from tests.families.checkpoints import KINDS
+from tests.support.kinds import KINDS
 
 HAS_MISTRAL = find_spec("mistral_common") is not None
 HAS_TORCHAUDIO = find_spec("torchaudio") is not None

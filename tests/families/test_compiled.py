@@ -13,10 +13,10 @@ from specdec_cli.models.compiled_steps import let_layers_compile
 from specdec_cli.models.selftest import self_test
 from specdec_cli.models.session import Session
 from specdec_cli.models.slots import Slots, _Shape
-from tests.families.checkpoints import KINDS, write
 from tests.families.running import JOINING, prompt
-from tests.models.checkpoints import load
-from tests.tiny import tiny_model
+from tests.support.checkpoints import load
+from tests.support.kinds import KINDS, write
+from tests.support.models import tiny_model
 
 MOST = dict.fromkeys(JOINING, 14) | {"qwen3-omni": 36}
 """Kernels of a layer; a layer of experts also chooses and gathers them, as the library does."""

@@ -8,10 +8,10 @@ import torch
 
 from specdec_cli.models.fused import fuse_layers, rotate, signed
 from specdec_cli.models.session import Session
-from tests.families.checkpoints import KINDS, write
 from tests.families.running import joining, model, prompt
-from tests.models.checkpoints import load
-from tests.tiny import tiny_module
+from tests.support.checkpoints import load
+from tests.support.kinds import KINDS, write
+from tests.support.models import tiny_module
 
 TEXT = (65, 66, 200, 67, 68, 201)
 

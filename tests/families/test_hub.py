@@ -8,7 +8,7 @@ import torch
 from specdec_cli.models.processor import test_sound as rising_tone
 from specdec_cli.models.session import Session
 from tests.families.hub import write_shrunken
-from tests.models.checkpoints import assert_refused, load, write_json
+from tests.support.checkpoints import assert_refused, load, write_json
 
 REFUSED = {
     "glm-asr-nano": "is of type 'glmasr'",

@@ -6,12 +6,12 @@ For each family and mode 4 cases of 60, and 39 of 600.
 import pytest
 
 from specdec_cli.errors import SpecdecError
-from tests.families.checkpoints import KINDS
 from tests.families.running import drawn_case, families
 from tests.laws.checks import assert_best, cloud_law, edge_law
 from tests.laws.reference import cloud_oracle
 from tests.laws.test_batch_law import decode_together
 from tests.laws.tolerance import numbers
+from tests.support.kinds import KINDS
 
 CLIPS = 8
 

@@ -12,12 +12,12 @@ import torch
 from specdec_cli.errors import AudioContentError, CheckpointError
 from specdec_cli.models.processor import same_prompts
 from specdec_cli.models.session import Session
-from tests.families.checkpoints import KINDS
 from tests.families.running import families, model
 from tests.families.standins import HAS_MISTRAL, published
-from tests.models.checkpoints import assert_agree
+from tests.support.checkpoints import assert_agree
+from tests.support.kinds import KINDS
+from tests.support.models import tiny_clip
 from tests.tiers import named
-from tests.tiny import tiny_clip
 
 SECONDS = (0.1, 0.33, 1.0, 2.99, 7.7, 15.01, 29.99, 30.0)
 LONG = (30.01, 60.0)

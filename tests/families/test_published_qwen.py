@@ -17,11 +17,11 @@ import transformers as tf
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import shared_vocab_size
-from tests.families.checkpoints import KINDS, write
 from tests.families.running import prompt
 from tests.laws.cases import Case, drawn_settings
 from tests.laws.checks import cloud_law
-from tests.models.checkpoints import load as load_folder
+from tests.support.checkpoints import load as load_folder
+from tests.support.kinds import KINDS, write
 
 pytestmark = [
     pytest.mark.full,

@@ -14,10 +14,10 @@ from specdec_cli.models.engine import forward_together
 from specdec_cli.models.families import Family
 from specdec_cli.models.selftest import self_test
 from specdec_cli.models.session import Session
-from tests.families.checkpoints import KINDS, write
 from tests.families.running import JOINING, families, joining, model, prompt
-from tests.models.checkpoints import assert_agree, cache_free_logits, load
 from tests.models.test_slots import recordable
+from tests.support.checkpoints import assert_agree, cache_free_logits, load
+from tests.support.kinds import KINDS, write
 from tests.tiers import few, named
 
 TEXT = (65, 66, 200, 67, 68, 201)

@@ -27,7 +27,8 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import Engine
 from specdec_cli.models.processor import Prompt
 from specdec_cli.types import Finished, Measured
-from tests.tiny import collect, near_model, settings, tiny_clip, tiny_model
+from tests.support.models import near_model, tiny_clip, tiny_model
+from tests.tiny import collect, settings
 
 __all__ = ["Case", "cloud", "collect", "drawn_settings", "edge", "generate", "make_case", "prompt"]
 

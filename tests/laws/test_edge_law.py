@@ -15,7 +15,7 @@ from tests.laws.cases import Case, fast, generate, make_case
 from tests.laws.checks import edge_law, parts
 from tests.laws.reference import assert_rounds
 from tests.laws.tolerance import numbers
-from tests.tiny import DEVICE, as_audio_lm, tiny_clip, tiny_module
+from tests.support.models import DEVICE, as_audio_lm, tiny_clip, tiny_module
 
 CLOSED: Final = {"mode": "hybrid", "gate": "never", "threshold": None}
 ASLEEP: Final = {"mode": "hybrid", "gate": "entropy", "threshold": 0.1, "wake": 1e9, "defer": True}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.models.checkpoints import Edit, write_hub
-from tests.tiny import save_checkpoint, tiny_module
+from tests.support.checkpoints import Edit, write_hub
+from tests.support.models import save_checkpoint, tiny_module
 
 
 @pytest.fixture(autouse=True)

@@ -25,8 +25,7 @@ from specdec_cli.errors import CheckpointError, ConfigError
 from specdec_cli.models import families
 from specdec_cli.models.loading import is_local
 from specdec_cli.models.processor import suggestions
-from tests.families.checkpoints import KINDS, TEXT, write
-from tests.models.checkpoints import (
+from tests.support.checkpoints import (
     Edit,
     assert_refused,
     edit_json,
@@ -37,7 +36,8 @@ from tests.models.checkpoints import (
     write_json,
     write_trap,
 )
-from tests.tiny import TEMPLATE
+from tests.support.kinds import KINDS, TEXT, write
+from tests.support.models import TEMPLATE
 
 INDEX = "model.safetensors.index.json"
 SHARD = "model-00002-of-00003.safetensors"

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from specdec_cli.models import compiled_steps
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.slots import Slots, _Shape
-from tests.tiny import tiny_model
+from tests.support.models import tiny_model
 
 VIEWS: Final = ("chunk", "expand", "reshape", "select", "slice", "split", "transpose", "unsqueeze", "view")
 """Operations that make no kernel; those of a step reshape what lies in order."""

@@ -18,8 +18,8 @@ from transformers.utils.logging import is_progress_bar_enabled
 from specdec_cli.config import ModelConfig
 from specdec_cli.config.schema import RuntimeConfig
 from specdec_cli.models.loading import forecast, load_model
-from tests.models.checkpoints import assert_refused, edit_json, greedy, load, write_hub
-from tests.tiny import tiny_module
+from tests.support.checkpoints import assert_refused, edit_json, greedy, load, write_hub
+from tests.support.models import tiny_module
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 NAME = "acme/omni"

@@ -14,7 +14,7 @@ from transformers import GenerationConfig, Qwen2_5OmniThinkerForConditionalGener
 
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import FAMILIES, AudioProcessor, QwenOmni
-from tests.tiny import TEMPLATE, as_audio_lm, tiny_clip, tiny_config, tiny_processor
+from tests.support.models import TEMPLATE, as_audio_lm, tiny_clip, tiny_config, tiny_processor
 
 TINY, HUB, WHOLE = (16, 30, 100), (128, 300, 100), (80, 30, 1500)
 QWEN = FAMILIES["qwen2.5-omni"]

@@ -16,9 +16,9 @@ from specdec_cli.models.engine import forward_together
 from specdec_cli.models.int4 import PackedLinear, pack, packable
 from specdec_cli.models.loading import _quantisation_config, forecast
 from specdec_cli.models.session import Session
-from tests.models.checkpoints import load
+from tests.support.checkpoints import load
+from tests.support.models import save_checkpoint, tiny_clip, tiny_module
 from tests.tiers import few
-from tests.tiny import save_checkpoint, tiny_clip, tiny_module
 
 WIDE = {"hidden": 128, "vocab_size": 320, "scale": 0.15}
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])

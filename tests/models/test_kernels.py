@@ -10,8 +10,8 @@ from torch import nn
 from specdec_cli.models import kernels
 from specdec_cli.models.families import FAMILIES
 from specdec_cli.models.kernels import FastLinear
-from tests.families.checkpoints import KINDS
-from tests.tiny import tiny_module
+from tests.support.kinds import KINDS
+from tests.support.models import tiny_module
 
 needs_onednn = pytest.mark.skipif(
     not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this PyTorch has no oneDNN"

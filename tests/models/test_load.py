@@ -14,8 +14,7 @@ from specdec_cli.models.audio_lm import AudioLM, ExactConvolutions
 from specdec_cli.models.families import FAMILIES
 from specdec_cli.models.loading import fingerprint, forecast
 from specdec_cli.models.processor import Processor
-from tests.families.checkpoints import KINDS, write
-from tests.models.checkpoints import (
+from tests.support.checkpoints import (
     Edit,
     assert_refused,
     edit_json,
@@ -26,8 +25,9 @@ from tests.models.checkpoints import (
     split_weights,
     write_hub,
 )
+from tests.support.kinds import KINDS, write
+from tests.support.models import save_checkpoint, tiny_config, tiny_model, tiny_module, tiny_processor
 from tests.tiers import few
-from tests.tiny import save_checkpoint, tiny_config, tiny_model, tiny_module, tiny_processor
 
 
 def _assert_same_weights(model: AudioLM, dtype: torch.dtype) -> None:

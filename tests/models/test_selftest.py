@@ -11,8 +11,8 @@ from specdec_cli.errors import CheckpointError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.selftest import hardware, self_test
 from tests.laws.planted import rollback
-from tests.models.checkpoints import assert_refused, load
-from tests.tiny import as_audio_lm, save_checkpoint, tiny_model, tiny_module
+from tests.support.checkpoints import assert_refused, load
+from tests.support.models import as_audio_lm, save_checkpoint, tiny_model, tiny_module
 
 ONE_BY_ONE = "passed; clips of a batch step one by one"
 Change = Callable[[dict[str, Any]], None]

@@ -16,8 +16,8 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import _forward
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
-from tests.models.checkpoints import assert_agree, cache_free_logits
-from tests.tiny import tiny_clip, tiny_model
+from tests.support.checkpoints import assert_agree, cache_free_logits
+from tests.support.models import tiny_clip, tiny_model
 
 VOCAB = 266
 CAPACITY = 40

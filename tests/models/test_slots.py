@@ -17,9 +17,9 @@ from specdec_cli.models.processor import Prompt
 from specdec_cli.models.selftest import self_test
 from specdec_cli.models.session import Session
 from specdec_cli.models.slots import JOINT_SIZES, ROOMS, SIZES, Forward, SlotLayer, Slots
-from tests.models.checkpoints import assert_agree
+from tests.support.checkpoints import assert_agree
+from tests.support.models import as_audio_lm, tiny_clip, tiny_model, tiny_module
 from tests.tiers import few
-from tests.tiny import as_audio_lm, tiny_clip, tiny_model, tiny_module
 
 TEXT = tuple(random.Random(1).randrange(256) for _ in range(120))
 

@@ -14,7 +14,8 @@ from specdec_cli.models.processor import Processor, require_lossless, shared_voc
 from tests.laws.cases import Case, make_case
 from tests.laws.checks import cloud_law, edge_law
 from tests.models.test_features import audio_model
-from tests.tiny import settings, tiny_clip, tiny_model
+from tests.support.models import tiny_clip, tiny_model
+from tests.tiny import settings
 
 PIECES = 266  # 256 bytes and ten special tokens
 

@@ -7,8 +7,8 @@ import pytest
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.pair import Pair
 from tests.families import standins
-from tests.families.checkpoints import KINDS
 from tests.families.running import model, prompt
+from tests.support.kinds import KINDS
 from tests.tiers import named
 from tests.tiny import settings
 from tools.timing import drive, generate

@@ -19,7 +19,7 @@ from specdec_cli.models.loading import load_model
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from tests.laws.tolerance import allowed
-from tests.tiny import TEMPLATE, save_checkpoint, tiny_clip
+from tests.support.models import TEMPLATE, save_checkpoint, tiny_clip
 
 Edit = Callable[[Path], None]
 

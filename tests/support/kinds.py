@@ -17,8 +17,8 @@ import transformers as tf
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from specdec_cli.models.families import FAMILIES, family_of
-from tests.models.checkpoints import fill, omni_layout, write_json
-from tests.tiny import byte_tokenizer, thinker_config
+from tests.support.checkpoints import fill, omni_layout, write_json
+from tests.support.models import byte_tokenizer, thinker_config
 
 VOCAB = 320  # rows of the output layer
 TEXT: dict[str, Any] = {
