@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import accumulate, combinations, groupby
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from specdec_cli.evaluate.result import ClipComparison, Comparison
 from specdec_cli.evaluate.trade_off import HEIGHT, panels
 from specdec_cli.labels import Lexicon
 from specdec_cli.pages.offline import offline_page
-from specdec_cli.pages.sound import ClipSound, SoundUnavailable, read_sound, whole_recording
+from specdec_cli.pages.sound import AUDIO_MB, PAGE_BYTES_A_SECOND, ClipSound, SoundUnavailable, clip_sound, pieces_of
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.token_fates import run_view
 from specdec_cli.types import FLAG_WORDS, Mode
@@ -41,14 +42,16 @@ def render(comparison: Comparison, transcripts: Iterable[Transcript], lexicon: L
     for run in transcripts:
         if run.caption is not None:
             runs.setdefault((run.mode, run.file, run.sha256, run.start_s, run.end_s, run.channel), run)
-    clips, audio = [], []
-    for number, clip in enumerate(comparison.clips, 1):
+    own = list[dict[Mode, Transcript | None]]()
+    for clip in comparison.clips:
         place = clip.file, clip.sha256, clip.start_s, clip.end_s, clip.channel
-        own = {mode: runs.get((mode, *place)) for mode in comparison.modes}
-        values, sound = _clip(clip, own, lexicon)
-        clips.append(values)
-        audio += [(number, base64.b64encode(sound.mp3).decode("ascii"))] if sound else []
-    whole_recording.cache_clear()
+        own.append({mode: runs.get((mode, *place)) for mode in comparison.modes})
+    sounds, left_out = _sounds(comparison.clips, list(map(_track, own)))
+    clips, audio = [], []
+    for at, (clip, of_clip) in enumerate(zip(comparison.clips, own, strict=True)):
+        clips.append(_clip(clip, of_clip, sounds[at], lexicon))
+        if isinstance(sound := sounds[at], ClipSound) and sound.mp3:
+            audio.append((at + 1, base64.b64encode(sound.mp3).decode("ascii")))
     return offline_page(
         "page.html.j2",
         ["report.css"],
@@ -56,6 +59,7 @@ def render(comparison: Comparison, transcripts: Iterable[Transcript], lexicon: L
         data=comparison.model_dump(mode="json", include={"modes", "language", "attributes", "texts"})
         | {"clips": clips, "flags": FLAG_WORDS},
         audio=audio,
+        left_out=left_out,
         comparison=comparison,
         settings=[(name, figures.setting(value)) for name, value in comparison.settings.items() if value is not None],
         costs=tables.costs(comparison),
@@ -70,25 +74,55 @@ def render(comparison: Comparison, transcripts: Iterable[Transcript], lexicon: L
     )
 
 
-def _clip(
-    clip: ClipComparison, runs: Mapping[Mode, Transcript | None], lexicon: Lexicon
-) -> tuple[dict[str, Any], ClipSound | None]:
-    """What the page's script draws of a clip, and its sound."""
-    sound, missing = None, None
+def _sounds(clips: Sequence[ClipComparison], tracks: Sequence[int]) -> tuple[list[ClipSound | str], int]:
+    """The sound of each clip, or why there is none, and how many clips are not played, to keep the page small.
+
+    A recording is read once, with one clip in memory at a time.
+    """
+    sizes = accumulate((clip.duration_s or 0.0) * PAGE_BYTES_A_SECOND for clip in clips)
+    played = sum(size <= AUDIO_MB * 1e6 for size in sizes)
+    found: list[ClipSound | str] = ["The recording is shorter than it was when it was captioned."] * len(clips)
+
+    def recording(at: int) -> tuple[str, str, bool, int, int]:
+        clip = clips[at]
+        return clip.file, clip.sha256, clip.start_s is None, clip.channel or 0, tracks[at]
+
+    places = [(clip.start_s or 0.0, clip.end_s or math.inf) for clip in clips]
+    by_time = sorted(range(len(clips)), key=lambda at: (recording(at), places[at]))
+    for (file, sha256, whole, channel, track), group in groupby(by_time, recording):
+        numbers = list(group)
+        spans = None if whole else [places[at] for at in numbers]
+        done = 0
+        try:
+            for at, piece in zip(numbers, pieces_of(file, sha256, spans, channel or None, track or None), strict=False):
+                if len(piece.samples):
+                    found[at] = clip_sound(piece.samples, played=at < played)
+                done += 1
+        except SoundUnavailable as unavailable:
+            for at in numbers[done:]:
+                found[at] = str(unavailable)
+    return found, len(clips) - played
+
+
+def _track(runs: Mapping[Mode, Transcript | None]) -> int:
+    """The track of a video that was captioned; 0: its default one."""
     track = next((run.settings.get("track") for run in runs.values() if run is not None), None)
-    try:
-        place = clip.start_s, clip.end_s, clip.channel
-        sound = read_sound(clip.file, clip.sha256, *place, track if isinstance(track, int) else None)
-    except SoundUnavailable as unavailable:
-        missing = str(unavailable)
+    return track if isinstance(track, int) else 0
+
+
+def _clip(
+    clip: ClipComparison, runs: Mapping[Mode, Transcript | None], sound: ClipSound | str, lexicon: Lexicon
+) -> dict[str, Any]:
+    """What the page's script draws of a clip."""
+    heard = sound if isinstance(sound, ClipSound) else None
     return clip.model_dump(mode="json") | {
         "name": PurePath(clip.file).name or clip.file,
-        "measured": {mode: _against_sound(labels, sound, lexicon) for mode, labels in clip.labels.items()},
+        "measured": {mode: _against_sound(labels, heard, lexicon) for mode, labels in clip.labels.items()},
         "disagreement": round(disagreement(list(clip.captions.values())), 4),
         "runs": {mode: run_view(run) for mode, run in runs.items() if run is not None},
-        "sound": sound.drawing if sound else None,
-        "missing": missing,
-    }, sound
+        "sound": heard.drawing if heard else None,
+        "missing": None if heard else sound,
+    }
 
 
 def _against_sound(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,7 +21,9 @@ from specdec_cli.format import measured
 from specdec_cli.types import Measured
 
 COLUMNS: Final = 400  # most points of an envelope and of a pitch curve
-BIT_RATE: Final = 48_000  # of the MP3, which every browser plays, bit/s: 6 kB a second, 8 kB in a page
+BIT_RATE: Final = 48_000  # of the MP3, which every browser plays, bit/s
+PAGE_BYTES_A_SECOND: Final = BIT_RATE / 8 * 4 / 3  # of the MP3 in base64
+AUDIO_MB: Final = 64.0  # of the audio of a page, unless told otherwise
 
 Samples = npt.NDArray[np.float32]
 
@@ -39,25 +40,8 @@ class SoundUnavailable(Exception):
     """The recording cannot be shown; the message says why."""
 
 
-def read_sound(
-    file: str,
-    sha256: str,
-    start_s: float | None,
-    end_s: float | None,
-    channel: int | None = None,
-    track: int | None = None,
-) -> ClipSound:
-    """A clip as it was captioned. Pieces of one recording that are read one after the other share one decoding.
-
-    `channel` and `track` count from 1; None: the mean of all channels, and the default track.
-
-    Raises:
-        SoundUnavailable: the file is gone, cannot be read, or is not the one that was captioned.
-    """
-    first, last = round((start_s or 0.0) * SAMPLE_RATE), None if end_s is None else round(end_s * SAMPLE_RATE)
-    samples = whole_recording(file, sha256, channel, track)[first:last]
-    if not len(samples):
-        raise SoundUnavailable("The recording is shorter than it was when it was captioned.")
+def clip_sound(samples: Samples, *, played: bool = True) -> ClipSound:
+    """The sound of a clip, mono samples at 16 kHz; without MP3 if it is not `played`."""
     found = measure(samples, SAMPLE_RATE)
     drawing = {
         "envelope": envelope(samples),
@@ -67,14 +51,7 @@ def read_sound(
         "measured": measured(found),
         "seconds": round(len(samples) / SAMPLE_RATE, 3),
     }
-    return ClipSound(drawing, found, mp3(samples))
-
-
-@lru_cache(maxsize=1)
-def whole_recording(file: str, sha256: str, channel: int | None = None, track: int | None = None) -> Samples:
-    """A whole recording, float32 mono [n] at 16 kHz; silence stands where its sound begins late."""
-    (piece,) = pieces_of(file, sha256, None, channel, track)
-    return np.pad(piece.samples, (round(piece.start_s * SAMPLE_RATE), 0))
+    return ClipSound(drawing, found, mp3(samples) if played else b"")
 
 
 def pieces_of(

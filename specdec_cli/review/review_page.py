@@ -17,14 +17,13 @@ from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
 from specdec_cli.pages.offline import offline_page
-from specdec_cli.pages.sound import BIT_RATE, SoundUnavailable, mp3, pieces_of
+from specdec_cli.pages.sound import PAGE_BYTES_A_SECOND, SoundUnavailable, mp3, pieces_of
 from specdec_cli.text import readable
 from specdec_cli.transcript.lines import transcript_at
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.types import FLAG_WORDS, Claim
 from specdec_cli.written import digest
 
-_PAGE_BYTES_A_SECOND: Final = BIT_RATE / 8 * 4 / 3  # base64
 _SHOWN: Final = {"language", "caption", "scores", "speaker", "text", "channel"}
 """Fields of a transcript that the page shows as they are, where it has them."""
 
@@ -162,7 +161,7 @@ def _attributes(pieces: Sequence[ReviewItem], lexicon: Lexicon) -> Mapping[str, 
 
 def _sounds(pieces: Sequence[ReviewItem], most_bytes: float, watch: Watch) -> Sounds:
     """Encodes the first pieces that fit, one recording after the other."""
-    sizes = accumulate((piece.run.duration_s or 0.0) * _PAGE_BYTES_A_SECOND for piece in pieces)
+    sizes = accumulate((piece.run.duration_s or 0.0) * PAGE_BYTES_A_SECOND for piece in pieces)
     chosen = pieces[: sum(size <= most_bytes for size in sizes)]
     found = Sounds(left_out=len(pieces) - len(chosen))
     watch.begin(len(chosen))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.pages.sound import COLUMNS, SoundUnavailable, envelope, mp3, pitch_columns, read_sound
+from specdec_cli.pages.sound import COLUMNS, SoundUnavailable, clip_sound, envelope, mp3, pieces_of, pitch_columns
 from tests.mini_pair import RATE, voice, write_voice
 
 
@@ -61,10 +61,10 @@ def test_the_mp3_sounds_like_the_samples():
 def test_a_piece_is_cut_where_it_was_captioned(tmp_path):
     path = tmp_path / "two.wav"
     soundfile.write(path, np.concatenate([tone(150, 1.0), tone(250, 2.0)]), RATE)
-    second = read_sound(str(path), digest(path), 1.0, 3.0)
-    assert second.drawing["seconds"] == 2.0
-    assert second.drawing["median"] == pytest.approx(250, rel=0.02)
-    assert read_sound(str(path), digest(path), 0.0, 1.0).drawing["median"] == pytest.approx(150, rel=0.02)
+    pieces = pieces_of(str(path), digest(path), [(0.0, 1.0), (1.0, 3.0)])
+    drawings = [clip_sound(piece.samples).drawing for piece in pieces]
+    assert [each["seconds"] for each in drawings] == [1.0, 2.0]
+    assert [each["median"] for each in drawings] == pytest.approx([150, 250], rel=0.02)
 
 
 def test_a_file_that_is_gone_or_changed_is_not_shown(tmp_path):
@@ -72,7 +72,7 @@ def test_a_file_that_is_gone_or_changed_is_not_shown(tmp_path):
     before = digest(path)
     write_voice(path, 2)
     with pytest.raises(SoundUnavailable, match="changed"):
-        read_sound(str(path), before, None, None)
+        next(pieces_of(str(path), before, None))
     path.unlink()
     with pytest.raises(SoundUnavailable, match="voice"):
-        read_sound(str(path), before, None, None)
+        next(pieces_of(str(path), before, None))

@@ -8,6 +8,7 @@ import re
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import openai
+import psutil
 import pytest
 import torch
 from openai import AsyncOpenAI
@@ -163,6 +165,17 @@ def test_malformed_bodies(served, body):
         found = json.loads(answer.read())
     assert answer.status == 400
     assert found["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("wrong", ['"messages":[{"role":"user","content":[', '"modalities":[', "["])
+def test_a_wrong_body_costs_no_more_than_its_size(served, wrong):
+    body = ('{"model":"specdec/edge",' + wrong + "[]," * (8 << 20)).encode()[: 16 << 20]
+    before, started = psutil.Process().memory_info().rss, time.process_time()
+    with closing(http.client.HTTPConnection("127.0.0.1", served.running.port, timeout=120)) as connection:
+        connection.request("POST", "/v1/chat/completions", body, {"Authorization": f"Bearer {TOKEN}"})
+        assert connection.getresponse().status == 400
+    assert psutil.Process().memory_info().rss - before < 100 << 20
+    assert time.process_time() - started < 2.0
 
 
 def test_a_packed_body_is_refused_by_its_name(served):
