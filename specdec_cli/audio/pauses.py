@@ -3,7 +3,8 @@
 A frame holds sound if it stands out from the noise floor: in bands of equal ratio, its power exceeds a low percentile
 of the last seconds, on average over the bands. So steady noise is a pause however loud it is, and a soft speaker is
 found after a loud one. Stretches of sound less than 0.33 s apart are one utterance. An utterance begins and ends where
-its own level is within 28 dB of its loud parts, which leaves out the room's noise and breath.
+its own level is within 28 dB of its loud parts, which leaves out the room's noise and breath. What is shorter than
+0.4 s and 20 dB softer than the utterance before is none: a breath, an echo, or the other end of the line.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _EXCESS_DB: Final = 2.0  # mean over the bands; a frame with more holds sound
 _PAUSE_DB: Final = 38.0  # below the loudest frame of a stretch lies a pause, or the room after it
 _END_DB: Final = 28.0  # below its loud frames an utterance has ended
 _LOUD_PERCENTILE: Final = 95
+_SCRAP: Final = 40  # hops: a shorter stretch behind a speaker is no utterance
+_SCRAP_DB: Final = 20.0  # if its loud frames lie so far below those of the one before
 _SILENT_MARGIN_DB: Final = 3.0  # of frames of 32 ms over those of 20 ms by which a piece counts as silent
 _NOTHING: Final = 1e-12  # power, -120 dBFS
 
@@ -75,6 +78,7 @@ class PauseCutter:
         self._floor = np.zeros(0, np.float32)  # dB, by band
         self._floor_of = 0  # frames after which the floor was estimated
         self._given = 0  # place of the sample after the last utterance
+        self._loud_db = -np.inf  # level of the loud frames of the last utterance
         self._done = 0  # frames that cannot begin an utterance any more
         self._next_look = 0  # frame
 
@@ -137,17 +141,20 @@ class PauseCutter:
             for left, right in _stretches(loud):
                 if right > ended:
                     settled = min(settled, left)
-                level = np.percentile(totals[left:right], _LOUD_PERCENTILE) - _END_DB
-                inner = left + np.flatnonzero(loud[left:right] & (totals[left:right] > level))
+                level = float(np.percentile(totals[left:right], _LOUD_PERCENTILE))
+                inner = left + np.flatnonzero(loud[left:right] & (totals[left:right] > level - _END_DB))
                 if len(inner) < _LEAST or totals[inner].max() < SILENCE_DBFS + _SILENT_MARGIN_DB:
                     continue
                 first, behind = int(inner[0]), int(inner[-1]) + 1
+                if behind - first < _SCRAP and level < self._loud_db - _SCRAP_DB:
+                    continue
                 while behind - first > self._most:
                     middle = first + self._most // 2
                     done = middle + int(np.argmin(totals[middle : min(first + self._most, behind - _LEAST)]))
                     yield self._piece(start + first, start + done, split=True)
                     first = done
                 if right <= ended:
+                    self._loud_db = level
                     yield self._piece(start + first, start + behind, split=False)
                     done = right + 1
         self._forget(start + max(done, settled - _PAUSE))

@@ -108,6 +108,15 @@ def test_what_would_count_as_silent_is_no_utterance():
     assert [round(piece.start_s) for piece in cut(samples)] == [round(places[0][0]), round(places[2][0])]
 
 
+@pytest.mark.parametrize(("seconds", "level", "utterances"), [(0.3, 0.02, 2), (0.3, 0.3, 3), (0.8, 0.02, 3)])
+def test_a_soft_scrap_behind_a_speaker_is_no_utterance(seconds, level, utterances):
+    samples, places = talk((1.5, 1.0, 0.5), (seconds, level, 0.6), (1.0, 1.0, 0.5))
+    for block in (1 << 20, 1600):
+        found = cut(samples, block)
+        assert len(found) == utterances
+        assert found[-1].start_s == pytest.approx(places[-1][0], abs=0.15)
+
+
 @pytest.mark.ci
 def test_long_sound_without_a_pause_is_cut_in_linear_time():
     """A minute of it takes as long in forty minutes as in five."""
