@@ -10,6 +10,7 @@ from specdec_cli.types import Claim, Measured
 
 if TYPE_CHECKING:
     from specdec_cli.stats import Interval
+    from specdec_cli.transcript.records import Whole
 
 
 def marked(caption: str, flags: str) -> str:
@@ -70,6 +71,15 @@ def with_ends(found: Interval, written: Callable[[float], str], unit: str = "") 
     if found.low is None or found.high is None:
         return value
     return f"{value} ({written(found.low)} to {written(found.high)})"
+
+
+def shares(whole: Whole) -> str:
+    """A recording as a whole, by time: `emotion: neutral 62%, happy 38%; speaker: ann 60%, bob 40%`."""
+    named = {**whole.classes, "speaker": whole.speakers}
+    found = {
+        kind: ", ".join(f"{name} {percent(part)}" for name, part in parts.items()) for kind, parts in named.items()
+    }
+    return "; ".join(f"{kind}: {listed}" for kind, listed in found.items() if listed)
 
 
 def count(number: int, noun: str) -> str:

@@ -116,9 +116,11 @@ class Run:
         ended = {"finish_reason": finished.finish_reason, "degraded": finished.degraded}
         found: dict[str, Any] = {**dict(clip), "models": described(self._captioner.pair), "caption": caption, **ended}
         if sound is not None:
+            found["measured"] = sound.measured
+        if sound is not None and clip.has_speech:
             claims = sound.claims(caption)
-            found |= {"measured": sound.measured, "agrees": {claim.attribute: claim.agrees for claim in claims}}
-        if setup.scorer is not None:
+            found["agrees"] = {claim.attribute: claim.agrees for claim in claims}
+        if setup.scorer is not None and clip.has_speech:
             lexicon = setup.scorer.lexicon
             labels = lexicon.labels(caption, language) if sound is None else sound.labels(caption)
             scores = setup.scorer.scores(self.tokens, self._writer.text, language, labels)

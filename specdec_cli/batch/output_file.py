@@ -169,9 +169,11 @@ class Output(Journal[Line]):
             complete = all_captioned(stand) and all(mark.good for mark in stand)
             self._tasks[key] = Task(self._items[key], stand, not complete)
         kept = [mark.offset for task in self._tasks.values() for mark in task.marks]
-        if kept != self._order:
+        wholes = ([mark.offset for mark in task.marks if mark.whole] for task in self._tasks.values())
+        outdated = {offset for offsets in wholes for offset in sorted(offsets)[:-1]}
+        if kept != self._order or outdated:
             with self.path.open("rb") as old:
-                self.rewrite(_line_at(old, offset) for offset in kept)
+                self.rewrite(_line_at(old, offset, whole=offset not in outdated) for offset in kept)
             self._read()  # lines have other places now
 
 
@@ -179,9 +181,11 @@ def _any(_: Line) -> tuple[Change, ...]:
     return ()
 
 
-def _line_at(file: BinaryIO, offset: int) -> bytes:
+def _line_at(file: BinaryIO, offset: int, *, whole: bool) -> bytes:
+    """A line of the file; without `whole`, it does not say what its recording is as a whole."""
     file.seek(offset)
-    return file.readline().rstrip(b"\r\n") + b"\n"
+    line = file.readline().rstrip(b"\r\n")
+    return (line if whole else Transcript.from_json(line).model_copy(update={"whole": None}).to_json().encode()) + b"\n"
 
 
 def _elsewhere(item: InputFile, mark: LineState) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -15,6 +15,7 @@ from specdec_cli.batch.output_file import Output, Task
 from specdec_cli.errors import AudioContentError, SpecdecError
 from specdec_cli.inputs.find import all_unreadable
 from specdec_cli.inputs.recording import InputFile, Key
+from specdec_cli.transcript.recorder import whole_of
 from specdec_cli.types import Flag
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class Progress:
     may_pass: int = 0  # of these, those that another try may caption
     degraded: int = 0  # captions that the edge had to finish without the cloud
     flags: Counter[Flag] = field(default_factory=Counter)  # this and all that follows: of the captions of this run
+    silent: dict[str, list[str]] = field(default_factory=dict)  # file -> times of its first pieces without speech
     warnings: dict[str, tuple[int, str, list[str]]] = field(default_factory=dict)  # kind -> number, first, its files
     audio_s: float = 0.0
     tokens: int = 0
@@ -134,6 +136,9 @@ class Progress:
         self.pieces += 1
         self.degraded += line.degraded is not None
         self.flags.update(line.flags)
+        if "no_speech" in line.flags and sum(map(len, self.silent.values())) + len(self.silent) < LISTED:
+            times = [] if line.start_s is None else [f"{line.start_s:.2f} to {line.end_s:.2f} s"]
+            self.silent.setdefault(line.file, []).extend(times)
         if line.totals is None:
             return
         self.audio_s += line.duration_s or 0.0
@@ -184,6 +189,30 @@ class Progress:
         """Time that the rest will take at the pace so far, seconds; None while it is unknown, and at the end."""
         worked = self.reached - self.skipped
         return (self.total - self.reached) / worked * self.elapsed_s if worked > 0 and self.done < self.total else None
+
+
+class Wholes:
+    """Recordings whose pieces are under way; see `Transcript.whole`."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Key, list[Transcript]] = {}
+        self._ended: Counter[Key] = Counter()  # pieces
+
+    def complete(self, outcome: Outcome, earlier: Callable[[], Iterable[Transcript]]) -> Outcome:
+        """The outcome, with the recording as a whole in its line if that completes the pieces.
+
+        `earlier` reads the pieces that an earlier run captioned.
+        """
+        line, key = outcome.line, outcome.item.key
+        if line is None or line.pieces is None:
+            return outcome
+        self._ended[key] += outcome.pieces
+        self._lines.setdefault(key, []).append(line.model_copy(update={"rounds": ()}))
+        if self._ended[key] < outcome.of:
+            return outcome
+        lines = [*(earlier() if outcome.of < line.pieces else ()), *self._lines.pop(key)]
+        del self._ended[key]
+        return replace(outcome, line=line.model_copy(update={"whole": whole_of(lines)}))
 
 
 def find_tasks(

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from specdec_cli.batch.output_file import Output, accepting
-from specdec_cli.batch.tasks import Outcome, Progress, Stopped, caption_all, find_tasks, without_models
+from specdec_cli.batch.tasks import Outcome, Progress, Stopped, Wholes, caption_all, find_tasks, without_models
 from specdec_cli.cli import options
 from specdec_cli.cli.command_run import labelling, load_captioner
 from specdec_cli.cli.export import Exports
 from specdec_cli.cli.outputs import CaptionsFile
 from specdec_cli.config import Config
 from specdec_cli.console.plain import print_caption, write_line
-from specdec_cli.console.progress import show_totals
+from specdec_cli.console.progress import show_totals, warn_no_speech
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
-from specdec_cli.format import count, marked
+from specdec_cli.format import count, marked, shares
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.find import Paths, require_sounds, with_list
 from specdec_cli.inputs.manifest import Inputs, Manifest
@@ -99,10 +99,11 @@ class Captioning:
             tell: called with every outcome, before it is written.
             report: called when an outcome is in the output and in the counts.
         """
-        request, counts = self._given, self.counts
+        request, counts, wholes = self._given, self.counts, Wholes()
         accepts = accepting(self._terms, partial(_prompting, self.config, self._inputs))
 
         def keep(outcome: Outcome, *, write: bool = True) -> None:
+            outcome = wholes.complete(outcome, lambda: stored.transcripts(stored.find(outcome.item)))
             tell(outcome, stored)
             if write and outcome.line is not None:
                 stored.add(outcome.item.key, outcome.line)
@@ -215,6 +216,8 @@ class Printer:
             if outcome.error is not None:
                 self.view.failed(outcome.item.path, outcome.error)
             self._print(outcome.item.path, outcome.line)
+            if outcome.line.whole is not None and (found := shares(outcome.line.whole)):
+                self.view.conclude(f"{outcome.item.path} as a whole: {found}")
 
     def _print(self, file: str, transcript: Transcript) -> None:
         if self.json:
@@ -234,6 +237,8 @@ def conclude_clips(view: View, counts: Progress, output: Path | None, *, ended: 
     several = counts.skipped or counts.pieces + counts.failed >= (2 if ended else 1)
     if view.form != "errors" and several:
         show_totals(view, counts, output)
+    elif view.form == "errors":
+        warn_no_speech(view, counts)
 
 
 def command_line(*more: str) -> str:

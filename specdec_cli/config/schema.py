@@ -76,10 +76,11 @@ class AudioConfig(Section):
     end_s: Moment | None = setting(None, "caption up to here, seconds or HH:MM:SS; null: to the end")
     strict: bool = setting(False, "true: refuse rows of cuts and tables that would be left out or changed")
     channel: Literal["mix", "each"] | Number = setting(
-        "mix", "mix: the mean of all channels; each: every channel is a speaker; a number: that channel, from 1"
+        "mix", "mix: the mean of those with sound; each: every channel is a speaker; a number: that channel, from 1"
     )
     track: Number | None = setting(None, "sound track of a video, from 1; null: the one that it marks as the default")
     refuse_no_speech: bool = setting(False, "true: a clip without speech is an error; false: its transcript is marked")
+    keep_no_speech: bool = setting(False, "true: a clip without speech gets classes and subtitles as any other")
 
     @property
     def length_s(self) -> float | None:
@@ -105,6 +106,7 @@ class AudioConfig(Section):
                 segment += f" {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
         recorded = {"segment": segment, "start_s": self.start_s, "end_s": self.end_s, "track": self.track}
         recorded["channel"] = None if self.channel == "mix" else self.channel
+        recorded["keep_no_speech"] = self.keep_no_speech or None
         return {name: value for name, value in recorded.items() if value is not None}
 
 

@@ -40,6 +40,7 @@ def place(clip: Started) -> str:
     facts = f"{clip.file}: {seconds(clip.duration_s)}, {clip.language}, {clip.mode}"
     if clip.piece is not None:
         facts = f"{clip.file}, {name(clip)}: {clip.start_s or 0.0:.2f} to {clip.end_s or 0.0:.2f} s"
+    facts += "" if clip.channel is None else f", channel {clip.channel}"
     return f"{facts}, no speech found" if "no_speech" in clip.flags else facts
 
 
@@ -48,6 +49,8 @@ def file_line(event: Started, width: int) -> Constrain:
     facts = [seconds(event.duration_s), event.language, event.mode]
     if event.start_s is not None and event.end_s is not None:
         facts[0] = f"{seconds(event.start_s)} to {seconds(event.end_s)}"
+    if event.channel is not None:
+        facts.append(f"channel {event.channel}")
     if "no_speech" in event.flags:
         facts.append("no speech found")
     tail = clean(DOT.join(["", *facts]))

@@ -44,10 +44,20 @@ def show_totals(view: View, counts: Progress, output: Path | None) -> None:
     if counts.degraded:
         again = "; --retry-failed makes them again" if output is not None and output.suffix == ".jsonl" else ""
         view.warn(f"{count(counts.degraded, 'caption')} degraded: the cloud failed{again}")
-    if counts.flags:
-        view.warn(f"flagged captions: {count_flags(counts.flags)}")
+    if flags := {flag: number for flag, number in counts.flags.items() if flag != "no_speech"}:
+        view.warn(f"flagged captions: {count_flags(flags)}")
+    warn_no_speech(view, counts)
     if output is not None and (kept or counts.tokens):
         view.say(f"captions are in {output}")
+
+
+def warn_no_speech(view: View, counts: Progress) -> None:
+    """Warns once of the clips without speech, with their times."""
+    if number := counts.flags["no_speech"]:
+        places = [f"{file} ({', '.join(times)})" if times else file for file, times in counts.silent.items()]
+        more = number - sum(max(1, len(times)) for times in counts.silent.values())
+        listed = ", ".join(places) + (f" and {more:,} more" if more > 0 else "")
+        view.warn(f"no speech was found in {count(number, 'clip')}, so what captions say is invented: {listed}")
 
 
 def show_warnings(view: View, counts: Progress) -> None:

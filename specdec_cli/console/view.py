@@ -161,7 +161,8 @@ class View:
         elif self.form == "errors":
             degraded = [] if event.degraded is None else [f"degraded: {event.degraded}"]
             # a tenth of captions contradict the sound, and the mark behind each says so
-            faults = parts.flagged(flag for flag in text.flags if flag != "contradicts")
+            # what has no speech is listed once, at the end
+            faults = parts.flagged(flag for flag in text.flags if flag not in ("contradicts", "no_speech"))
             for warning in (*degraded, *filter(None, [faults])):
                 self.warn(f"{clip.file}: {warning}")
 

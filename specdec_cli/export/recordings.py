@@ -114,8 +114,12 @@ class Stored:
                     f"{transcripts} has captions of {head.file} in several modes, e.g. {other} and {head.mode}.",
                     hint=f"Choose one with --only-mode {other}, for example.",
                 )
-            known: dict[str, Any] = {"settings": {"track": head.settings.get("track")}}
-            if head.labels is None and head.good:
+            known: dict[str, Any] = {
+                "settings": {name: head.settings.get(name) for name in ("track", "keep_no_speech")}
+            }
+            if not head.has_speech:
+                known |= dict.fromkeys(("labels", "emotions", "scores", "needs_review", "agrees"))
+            elif head.labels is None and head.good:
                 text = head.caption or "", head.language
                 known |= {"labels": words.labels(*text), "emotions": words.emotions(*text)}
             lines.append(replace(line, head=head.model_copy(update=known)))

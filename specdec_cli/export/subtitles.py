@@ -27,7 +27,7 @@ def srt(recording: CaptionedRecording) -> str:
     Flags stand after the caption in brackets, as in VTT; the words that are spoken are a line below it.
     """
     cues = []
-    for number, piece in enumerate(recording.pieces, 1):
+    for number, piece in enumerate(_spoken(recording), 1):
         speaker = (piece.speaker or "").translate(_ROUND)
         text = (
             f"{_SRT_SPEAKER.format(speaker)}{_marked(piece)}" if speaker else _NO_SPEAKER.sub(r"(\1): ", _marked(piece))
@@ -46,7 +46,7 @@ def vtt(recording: CaptionedRecording) -> str:
     Format: https://www.w3.org/TR/webvtt1/
     """
     cues = [f"WEBVTT\n\n{VTT_NOTE}\n"]
-    for piece in recording.pieces:
+    for piece in _spoken(recording):
         if said := piece.details.get("text"):
             cues.append(f"{_VTT_SAID}{escape(one_line(said), quote=False)}\n")
         if channel := piece.details.get("channel"):
@@ -54,6 +54,11 @@ def vtt(recording: CaptionedRecording) -> str:
         voice = "" if piece.speaker is None else f"<v {escape(piece.speaker, quote=False)}>"
         cues.append(f"{_times(piece, '.')}\n{voice}{escape(_marked(piece), quote=False)}\n")
     return "\n".join(cues)
+
+
+def _spoken(recording: CaptionedRecording) -> list[CaptionedPiece]:
+    """The pieces with speech, unless `audio.keep_no_speech` asked for all."""
+    return [piece for piece in recording.pieces if piece.line.head.has_speech]
 
 
 def _marked(piece: CaptionedPiece) -> str:

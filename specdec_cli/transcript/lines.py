@@ -50,6 +50,7 @@ class LineState:
     row: bool = False  # a manifest named it, and it is the only piece of its row
     part: RowPart | None = None  # what its row means, if that has several pieces
     cuts: str | None = None  # digest of the file in a folder of cuts that it was cut by
+    whole: bool = False  # it says what its recording is as a whole
 
     @classmethod
     def of(cls, line: Line) -> LineState:
@@ -69,6 +70,7 @@ class LineState:
             row=head.pieces is None and (head.id is not None or head.row is not None),
             part=head.row,
             cuts=head.cuts,
+            whole=head.whole is not None,
         )
 
     @property

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from specdec_cli.errors import SpecdecError
 from specdec_cli.text import file_name
-from specdec_cli.transcript.records import EncoderPasses, Timing, Totals, Transcript
+from specdec_cli.transcript.records import EncoderPasses, Timing, Totals, Transcript, TranscriptHead, Whole
 from specdec_cli.transcript.round import Round
 from specdec_cli.types import Finished
 
@@ -61,6 +61,27 @@ def timing(finished: Finished, *, load_s: float | None, audio_s: float | None) -
         tokens_per_s=_ratio(len(finished.token_ids), finished.total_ms / 1e3),
         input_tokens_per_s=_ratio(sum(work.prompt_tokens for work in read), reading_s),
     )
+
+
+def whole_of(pieces: Sequence[TranscriptHead]) -> Whole | None:
+    """The recording of several pieces as a whole; None for one piece, and if none is described."""
+    described = [(piece, piece.duration_s or 0.0) for piece in pieces if piece.good and piece.has_speech]
+    total_s = sum(length_s for _, length_s in described)
+    if len(pieces) < 2 or not total_s:
+        return None
+    speakers, classes = Counter[str](), dict[str, Counter[str]]()
+    for piece, length_s in described:
+        if piece.speaker is not None:
+            speakers[piece.speaker] += length_s
+        for attribute, class_ in (piece.labels or {}).items():
+            classes.setdefault(attribute, Counter()).update({class_: length_s} if class_ else {})
+
+    def shares(lengths_s: Mapping[str, float]) -> dict[str, float]:
+        ordered = sorted(lengths_s.items(), key=lambda named: -named[1])
+        return {name: round(length_s / total_s, 3) for name, length_s in ordered}
+
+    named = {attribute: shares(lengths_s) for attribute, lengths_s in classes.items()}
+    return Whole(pieces=len(described), seconds=round(total_s, 3), speakers=shares(speakers), classes=named)
 
 
 def error_transcript(file: str, error: SpecdecError, **known: Any) -> Transcript:

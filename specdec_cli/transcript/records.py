@@ -167,6 +167,17 @@ class RowPart(Record):
         return None if part == cls() else part
 
 
+class Whole(Record):
+    """What the pieces of a recording are together; those without speech are left out unless they were asked for."""
+
+    pieces: int = Field(ge=1, description="pieces that are described")
+    seconds: Figure = Field(description="length of all of them, s")
+    speakers: dict[Text, Figure] = Field(description="speaker -> share of this time, 0 to 1; the rest is of no speaker")
+    classes: dict[str, dict[str, Figure]] = Field(
+        description="attribute -> class -> share of this time, 0 to 1; the rest names none. Empty without labels"
+    )
+
+
 class ClassScores(Record):
     """The probability of each class of an attribute, by the model that decided which class is named."""
 
@@ -212,7 +223,10 @@ class TranscriptHead(Record):
         "empty, or nothing but words to the listener; no_speech: none found, so it may be invented; contradicts: a "
         "class that the sound contradicts; left out if none",
     )
-    labels: dict[str, str | None] | None = maybe("attribute -> class that is named, null: none; left out if not asked")
+    labels: dict[str, str | None] | None = maybe(
+        "attribute -> class that is named, null: none; left out if not asked, and without speech"
+    )
+    whole: Whole | None = maybe("the recording as a whole, in the line that completed its pieces")
     emotions: tuple[Text, ...] | None = maybe("emotion words that are said, in their normal form; left out alike")
     scores: dict[str, ClassScores] | None = maybe("attribute -> probabilities of its classes, if they are known")
     needs_review: bool | None = maybe("whether the models disagree, or a class is unlikely; left out if not asked")
@@ -233,6 +247,11 @@ class TranscriptHead(Record):
     def good(self) -> bool:
         """Whether there is a caption."""
         return self.caption is not None and self.error is None
+
+    @property
+    def has_speech(self) -> bool:
+        """Whether speech was found, or `audio.keep_no_speech` takes it for granted."""
+        return "no_speech" not in self.flags or self.settings.get("keep_no_speech") is True
 
     @classmethod
     def from_json(cls, line: str | bytes, place: str = "The line") -> Self:

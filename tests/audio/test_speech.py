@@ -11,6 +11,7 @@ import soundfile
 from specdec_cli.audio import has_speech
 from specdec_cli.captioner import Captioner
 from specdec_cli.errors import AudioContentError
+from specdec_cli.labels import Lexicon
 from tests.audio.encode import load_audio
 from tests.tiers import few
 from training.sounds import PURE, RATE, mixed, sound
@@ -80,6 +81,17 @@ def test_a_caption_of_a_tone_is_marked(edge, clips):
     assert (marked.flags, spoken.flags) == (("no_speech",), ())
     assert '"flags":["no_speech"]' in marked.to_json()
     assert edge.run_samples(load_audio(clips[0])[0], 16_000).finish().flags
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_tone_has_no_classes_unless_they_are_asked_for(edge, clips, kept):
+    labelled = _with(edge, keep_no_speech=kept).labelled(Lexicon.shipped())
+    tone, spoken = labelled.caption(clips[0]), labelled.caption(SAMPLE)
+    for found in (tone.labels, tone.emotions, tone.scores, tone.agrees):
+        assert (found is not None) == kept
+    assert tone.measured is not None
+    assert None not in (spoken.labels, spoken.emotions, spoken.agrees)
+    assert tone.settings.get("keep_no_speech") == (True if kept else None)
 
 
 def test_a_tone_is_refused_where_that_is_asked_for(edge, clips):

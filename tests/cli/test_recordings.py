@@ -61,6 +61,28 @@ def test_what_is_longer_than_the_window_is_cut_and_what_fits_is_not(run):
     assert "segment" not in long[0].settings
 
 
+def test_the_line_that_completes_a_recording_says_what_it_is_as_a_whole(run):
+    cuts = ("start_s,end_s,speaker", "0.7,1.5,ann", "2.2,3.0,bob", "3.7,4.5,ann", "5.2,6.0,")
+    Path("cuts.csv").write_text("\n".join(cuts))
+    asked = ("caption", "talk.wav", "--segment", "cuts.csv", "--labels", "-o", "o.jsonl")
+    outcome = run(*asked)
+    found = lines()
+    (whole,) = [line.whole for line in found if line.whole is not None]
+    assert (whole, whole.pieces, whole.seconds) == (found[-1].whole, 4, pytest.approx(3.2))
+    assert whole.speakers == {"ann": 0.5, "bob": 0.25}
+    for attribute, shares in whole.classes.items():
+        named = [line.labels[attribute] for line in found]
+        assert shares == {class_: named.count(class_) / 4 for class_ in shares}
+        assert set(shares) == set(named) - {None}
+    assert "talk.wav as a whole: " in outcome.err
+    assert "speaker: ann 50%, bob 25%" in outcome.err
+    stored = Path("o.jsonl").read_bytes().splitlines(keepends=True)
+    Path("o.jsonl").write_bytes(stored[0] + stored[2] + stored[3])  # bob's turn is captioned again
+    assert run(*asked).err.count("as a whole") == 1
+    again = lines()
+    assert [line.whole for line in again] == [None, whole, None, None]
+
+
 def captions(found: Sequence[Transcript]) -> list[tuple[object, ...]]:
     return [(line.start_s, line.end_s, line.piece, line.caption) for line in found]
 
@@ -87,9 +109,11 @@ def test_a_piece_that_failed_is_tried_again_alone(run):
     values[1] |= {"caption": None, "finish_reason": None, "error": {"type": "DecodingError", "message": "no."}}
     path.write_text("".join(json.dumps(value) + "\n" for value in values))
     kept = path.read_text().splitlines()
+    unchanged = [number for number, value in enumerate(values) if number != 1 and "whole" not in value]
     assert run("batch", "-o", "o.jsonl", "--segment", "pauses", "--retry-failed").code == 0
     assert captions(lines()) == captions(before)
-    assert path.read_text().splitlines()[2:] == kept[2:]
+    assert [path.read_text().splitlines()[number] for number in unchanged] == [kept[number] for number in unchanged]
+    assert [line.whole is not None for line in lines()] == [False, True, False, False]
 
 
 @pytest.mark.parametrize(

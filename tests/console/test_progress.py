@@ -122,10 +122,12 @@ def test_failures_are_listed_as_far_as_they_were_kept():
 @pytest.mark.parametrize("form", ["errors", "lines", "live"])
 def test_every_display_warns_of_captions_without_the_cloud_and_of_no_description(form):
     screen = Screen(80)
-    flags = Counter(no_speech=2, language=1)
-    show_totals(View(screen, form), Progress(captioned=9, degraded=2, flags=flags), Path("out.jsonl"))
+    flags, silent = Counter(no_speech=5, language=1), {"a.wav": ["0.20 to 0.50 s", "9.10 to 9.40 s"], "b.wav": []}
+    show_totals(View(screen, form), Progress(captioned=9, degraded=2, flags=flags, silent=silent), Path("out.jsonl"))
     found = " ".join(screen.lines)
-    assert "1 not in the language asked for, 2 without speech (may be invented)" in found
+    assert "flagged captions: 1 not in the language asked for" in found
+    said = "no speech was found in 5 clips, so what captions say is invented: a.wav (0.20 to 0.50 s, 9.10 to 9.40 s), "
+    assert f"{said}b.wav and 2 more" in found
     assert "warning: 2 captions degraded: the cloud failed" in found
     assert ("9 captioned" in found) == (form != "errors")
 

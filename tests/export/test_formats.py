@@ -90,7 +90,7 @@ def test_textgrids_of_one_export_have_the_same_tiers_in_one_order(tmp_path):
     """And those that are empty in all of them are left out."""
     tgt = pytest.importorskip("tgt")
     labels = {"timbre": None, "emotion": "sad"}
-    flagged = piece(0, 1, file="/d/a.wav", labels=labels, emotions=["sad"], needs_review=False, flags=["no_speech"])
+    flagged = piece(0, 1, file="/d/a.wav", labels=labels, emotions=["sad"], needs_review=False, flags=["language"])
     doubtful = piece(0, 1, file="/d/b.wav", labels=labels | {"rate": "slow"}, needs_review=True)
     measured = piece(0, 1, file="/d/c.wav", measured={"f0_range_st": 3})
     files = exported(tmp_path, "textgrid", flagged, doubtful, measured)
@@ -102,13 +102,27 @@ def test_textgrids_of_one_export_have_the_same_tiers_in_one_order(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "mark"),
-    [("textgrid", '"no_speech refusal"'), ("eaf", ">no_speech refusal<"), ("srt", "Hm. [no_speech refusal]"),
-     ("vtt", "Hm. [no_speech refusal]"), ("csv", ",no_speech refusal")],
+    [("textgrid", '"language refusal"'), ("eaf", ">language refusal<"), ("srt", "Hm. [language refusal]"),
+     ("vtt", "Hm. [language refusal]"), ("csv", ",language refusal")],
 )  # fmt: skip
 def test_what_is_no_description_is_marked(tmp_path, name, mark):
-    flagged = piece(0.0, 1.0, "Hm.", flags=["no_speech", "refusal"], labels={"emotion": None})
+    flagged = piece(0.0, 1.0, "Hm.", flags=["language", "refusal"], labels={"emotion": None})
     file, *_ = exported(tmp_path, name, flagged, piece(1.0, 2.0))
     assert mark in file.read_text("utf-8")
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_has_no_speech_gets_no_subtitle_and_no_classes_unless_asked_for(tmp_path, kept):
+    found = {"labels": {"emotion": "sad"}, "emotions": ["sad"], "flags": ["no_speech"]}
+    settings = {"keep_no_speech": True} if kept else {}
+    scrap = piece(0.0, 1.0, "Invented.", **found, settings=settings)
+    spoken = piece(1.0, 2.0, "Said.", labels={"emotion": "happy"}, settings=settings)
+    for name in ("srt", "vtt"):
+        file = next(file for file in exported(tmp_path, name, scrap, spoken) if file.suffix == f".{name}")
+        assert ("Invented." in file.read_text("utf-8"), "Said." in file.read_text("utf-8")) == (kept, True)
+    file = next(file for file in exported(tmp_path, "csv", scrap, spoken) if file.suffix == ".csv")
+    rows = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
+    assert [(row["label_emotion"], row["flags"]) for row in rows] == [("sad" if kept else "", "no_speech"), ("happy", "")]
 
 
 def test_eaf(tmp_path):
