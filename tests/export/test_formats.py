@@ -122,7 +122,8 @@ def test_what_has_no_speech_gets_no_subtitle_and_no_classes_unless_asked_for(tmp
         assert ("Invented." in file.read_text("utf-8"), "Said." in file.read_text("utf-8")) == (kept, True)
     file = next(file for file in exported(tmp_path, "csv", scrap, spoken) if file.suffix == ".csv")
     rows = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
-    assert [(row["label_emotion"], row["flags"]) for row in rows] == [("sad" if kept else "", "no_speech"), ("happy", "")]
+    named = [(row["label_emotion"], row["flags"]) for row in rows]
+    assert named == [("sad" if kept else "", "no_speech"), ("happy", "")]
 
 
 def test_eaf(tmp_path):
