@@ -14,6 +14,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from filelock import FileLock, Timeout
 
+from specdec_cli import interrupts
 from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError, WrongFileError
 from specdec_cli.regular_files import open_regular, read_at
 from specdec_cli.targets import LONGEST, Kind, Targets, replace, writing
@@ -201,6 +202,7 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[StoredLine]:
         with open_regular(path) as file:
             file.seek(offset)
             for number, raw in enumerate(iter(lambda: file.readline(LONGEST), b""), 1):
+                interrupts.check()
                 if len(raw) == LONGEST:
                     raise WrongFileError(f"{path}:{number} is longer than {LONGEST >> 20} MiB.", hint=hint)
                 if raw.strip():

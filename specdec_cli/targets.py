@@ -17,6 +17,7 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Final
 
+from specdec_cli import interrupts
 from specdec_cli.errors import ConfigError, TranscriptError, WrongFileError
 from specdec_cli.regular_files import open_regular
 from specdec_cli.written import Digests, digest_of, problem
@@ -216,9 +217,10 @@ def _encoded(content: str | bytes | Iterable[str | bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns errors of the system within the block into a TranscriptError about `path`."""
+    """Turns errors of the system within the block into a TranscriptError about `path`. No signal cuts it short."""
     try:
-        yield
+        with interrupts.WRITING:
+            yield
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or error
         hint = "Check the folder, its permissions and the free space; what the file held is untouched."

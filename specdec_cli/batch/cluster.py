@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from specdec_cli import interrupts
 from specdec_cli.batch.local import LocalBackend
 from specdec_cli.batch.output_file import Task
 from specdec_cli.batch.tasks import Outcome, Stopped, Work
@@ -106,7 +107,7 @@ class RayBackend:
         self._ray, self._actors, self._chunk = ray, actors, max(CHUNK, 2 * (batch_size or 0))
         self.setup: Setup
         try:
-            self.setup, *others = ray.get([actor.setup.remote() for actor in actors])
+            self.setup, *others = interrupts.wait_for(lambda: ray.get([actor.setup.remote() for actor in actors]))
         except ray.exceptions.RayError as error:
             hint = "Every node needs specdec and the models; try the same command there without --ray."
             raise CheckpointError(f"The cluster cannot load the models: {_last_line(error)}", hint=hint) from error

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from specdec_cli import interrupts
 from specdec_cli.batch.loader import SIGNAL_S, Loader, Prepared, Take, prepare
 from specdec_cli.batch.output_file import Task
 from specdec_cli.batch.tasks import Outcome, Stopped
@@ -131,12 +132,13 @@ class WatchedBackend:
 
 
 def watched(clip: Prepared, show: Show) -> Outcome:
-    """Captions a clip and shows its updates. Raises nothing: an error is in the outcome."""
+    """Captions a clip and shows its updates. An error is in the outcome."""
     try:
         for update in clip.run:
             show(update)
         return replace(clip.outcome, line=clip.run.finish())
     except Exception as unforeseen:
+        interrupts.check()  # which may have ended a call
         error = as_specdec_error(unforeseen)
         return replace(clip.outcome, line=clip.run.failed(error), error=error)
 

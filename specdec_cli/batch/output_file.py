@@ -8,17 +8,20 @@ killed, lines that others replace are dropped, and those of one recording put to
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from specdec_cli.audio.paths import STDIN
 from specdec_cli.audio.pieces import ROUNDED_S
 from specdec_cli.config.fields import AT_PAUSES
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.journal import Change, Journal, StoredLine
 from specdec_cli.prompts import Language
 from specdec_cli.targets import TRANSCRIPTS
+from specdec_cli.text import file_name
 from specdec_cli.transcript.lines import Line, LineState, all_captioned, current_lines, head_of, transcript_at
 from specdec_cli.transcript.records import RowPart, Transcript, TranscriptHead
 from specdec_cli.transcript.terms import Terms, made_by
@@ -143,6 +146,33 @@ class Output(Journal[Line]):
         moved = moved or any(mark.good and mark.cuts != cuts for mark in known.marks)
         renamed = known.captioned and (known.item.speaker, known.item.text) != (item.speaker, item.text)
         return replace(known, item=item, moved=moved, renamed=renamed, cuts=cuts)
+
+    def follow(self, items: Iterable[InputFile]) -> int:
+        """Gives recordings that were renamed or moved since they were captioned their lines, under their new names.
+
+        They are known by their content; returns how many there are. Errors as in `append`.
+        """
+        gone = {
+            (task.sha256, key.id): key
+            for key, task in self._tasks.items()
+            if task.sha256 is not None and task.item.path != STDIN and not os.path.lexists(key.path)
+        }
+        now: dict[Key, str] = {}
+        for item in items:
+            if gone and item.key not in self._tasks and (key := gone.pop((item.content(), item.id), None)) is not None:
+                now[key] = file_name(item.path)
+        if now:
+            with self.path.open("rb") as old:
+                stand = ((now.get(key), mark) for key, task in self._tasks.items() for mark in task.marks)
+                self.rewrite(
+                    _line_at(old, mark.offset) if file is None else self._moved(mark, file) for file, mark in stand
+                )
+            self._read()
+        return len(now)
+
+    def _moved(self, mark: LineState, file: str) -> bytes:
+        """A line with another name of its recording."""
+        return f"{transcript_at(self.path, mark).model_copy(update={'file': file}).to_json()}\n".encode()
 
     def failed(self) -> list[InputFile]:
         """The recordings that have no caption or a degraded one, or a piece that has."""

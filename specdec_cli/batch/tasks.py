@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, Protocol
 
+from specdec_cli import interrupts
 from specdec_cli.batch.output_file import Output, Task
 from specdec_cli.errors import AudioContentError, SpecdecError
 from specdec_cli.inputs.find import all_unreadable
@@ -253,4 +254,5 @@ def caption_all(
     """Captions tasks until all are done, or nothing more is to be begun; every outcome goes to `take`."""
     with closing(backend.run(takewhile(lambda _: not stopped(), tasks), stopped)) as outcomes:
         for outcome in outcomes:
+            interrupts.check()  # which may have ended a call of it
             take(outcome)

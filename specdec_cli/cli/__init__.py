@@ -2,10 +2,10 @@
 
 
 def main() -> None:
-    """The entry point: `specdec_cli.cli.app.main`; Ctrl-C may interrupt its imports, too."""
-    try:
+    """The entry point: `specdec_cli.cli.app.main`. Signals are handled from the first import on."""
+    from specdec_cli.cli import ending
+
+    with ending.signals():
         from specdec_cli.cli import app
 
         app.main()
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None

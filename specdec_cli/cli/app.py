@@ -14,7 +14,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from specdec_cli.cli.ending import signals
 from specdec_cli.cli.options import PANELS
 from specdec_cli.errors import BROKEN_PIPE_STATUS, ConfigError, SpecdecError, as_specdec_error
 
@@ -176,8 +175,7 @@ def main() -> None:
     prepare_process()
     _open_standard_streams()
     try:
-        with signals():
-            raise SystemExit(app(prog_name="specdec", standalone_mode=False))
+        raise SystemExit(app(prog_name="specdec", standalone_mode=False))
     except SystemExit as end:  # rich and click exit with 1 where the reader of stdout has gone
         gone = isinstance(end.__context__, BrokenPipeError) or not _flushed()
         raise SystemExit(BROKEN_PIPE_STATUS if gone else end.code) from None

@@ -54,7 +54,7 @@ def batch(
             nonlocal interruption
             with on_ray(work, view) if ray else here(job, work, view) as entered:
                 stopping = partial(view.stopping, "finishing what has begun")
-                with interruptible(stopping, polled=True) as interruption:
+                with interruptible(stopping) as interruption:
                     show_counts(view, job.counts)
                     yield entered
 

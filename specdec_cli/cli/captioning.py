@@ -82,6 +82,7 @@ class Captioning:
         self.labelling = labelling(context)
         self._terms = Terms.of(self.config, labels=self.labelling is not None, measured=request.measure)
         self._refused = 0  # exit code if no recording could be opened; then nothing was written
+        self._moved = 0  # recordings done before that have another name by now
         self._renamed = 0  # recordings done before of which the manifest has another speaker or text
 
     def run(
@@ -114,6 +115,7 @@ class Captioning:
             self.target.journal(self._inputs) as journal,
             Output(journal, accepts, overwrite=request.overwrite) as stored,
         ):
+            self._moved = 0 if self._inputs is None else stored.follow(self._inputs)
             audio = self.config.audio
             cuts = Cuts.of_config(audio) if audio.cuts_path is not None and audio.cuts_path.is_dir() else None
             tasks = find_tasks(self._inputs, stored, limit=request.limit, only_failed=request.retry_failed, cuts=cuts)
@@ -136,6 +138,10 @@ class Captioning:
         """Writes the exports; returns the exit code."""
         if isinstance(self._inputs, Manifest):
             view.skips.append(self._inputs.skips)
+        if self._moved:
+            view.say(
+                f"{count(self._moved, 'recording')} done before under another name: {self._given.output} has the new"
+            )
         if self._renamed:
             differ = f"the manifest has another speaker or text of {count(self._renamed, 'recording')} done before"
             view.warn(f"{differ}: {self._given.output} keeps its own; --overwrite captions all anew")

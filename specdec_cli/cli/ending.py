@@ -9,26 +9,27 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
 
+from specdec_cli import interrupts
+
 _GRACE_S: Final = 15.0  # from the signal that ends a command to its end
+_AGAIN_S: Final = 5.0  # the same, of a signal that came before
+_WRITE_S: Final = 5.0  # longest wait for a file that is being written
 _SHOW_CURSOR: Final = b"\x1b[?25h"
 
 
 class Interruption:
-    """Which signals came since a block began, and what they ask for; see `interruptible`."""
+    """Whether Ctrl-C asked to begin nothing more; see `interruptible`."""
 
-    def __init__(self, stopping: Callable[[], None], *, polled: bool) -> None:
-        self.asked = False  # whether Ctrl-C asked to begin nothing more
-        self.stopping, self.polled = stopping, polled
-        self.end: int | None = None  # the signal that asked to end at once
+    def __init__(self, stopping: Callable[[], None]) -> None:
+        self.asked, self.stopping = False, stopping
 
     def check(self) -> bool:
-        """Whether nothing more is to be begun. Raises what ends the command, if a signal asked for its end."""
-        if self.end is not None:
-            raise _ending(self.end)
+        """Whether nothing more is to be begun. Ends the command as `interrupts.check` does."""
+        interrupts.check()
         return self.asked
 
 
@@ -38,64 +39,68 @@ _seen: set[int] = set()
 
 @contextmanager
 def signals() -> Iterator[None]:
-    """Within the block SIGTERM and Ctrl-C end the command.
+    """Within the block SIGTERM and Ctrl-C end the command, which is all that this process does.
 
-    After SIGTERM or a second Ctrl-C it has `_GRACE_S` seconds. Then the stacks of its threads go to stderr, and the
-    process exits.
+    It has `_GRACE_S` seconds. Then the stacks of its threads go to stderr, and the process exits. A command that obeyed
+    a signal leaves the process at once, whatever threads are at work.
     """
-    _seen.clear()
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
-    finally:
+    except (SystemExit, KeyboardInterrupt) as end:
+        if interrupts.obeyed():
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(end.code if isinstance(end, SystemExit) and isinstance(end.code, int) else 130)
+        raise
+    finally:  # what comes now is Python's own end, in which nothing is left to lose
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is signal.default_int_handler else handler)
 
 
 @contextmanager
-def interruptible(stopping: Callable[[], None], *, polled: bool = False) -> Iterator[Interruption]:
-    """Within the block the first Ctrl-C calls `stopping`, and the next one ends the command.
+def interruptible(stopping: Callable[[], None]) -> Iterator[Interruption]:
+    """Within the block the first Ctrl-C asks to begin nothing more and calls `stopping`; the next one ends the command.
 
-    With `polled` a signal raises nothing where it arrives; `check` does, which the caller has to call all the time.
-    CPython 3.11 and 3.12 may skip the exit of a `with` block that a signal interrupts, and its threads would never end.
+    The caller looks at `Interruption.check` all the time.
     """
     global _block
-    _block = block = Interruption(stopping, polled=polled)
-    before = signal.signal(signal.SIGINT, handle)  # a library may have replaced the handler
+    _block = block = Interruption(stopping)
     try:
         yield block
         block.check()
     finally:
         _block = None
-        signal.signal(signal.SIGINT, before)
 
 
 def handle(number: int, _frame: FrameType | None) -> None:
-    """Handles SIGINT and SIGTERM."""
+    """Handles SIGINT and SIGTERM: sets a flag. All else is done in a thread that needs no lock of `threading`."""
     block, again = _block, number in _seen
     _seen.add(number)
     if block is not None and number == signal.SIGINT and not block.asked:
         block.asked = True
-        block.stopping()
+        _thread.start_new_thread(block.stopping, ())
         return
-    if again or number == signal.SIGTERM:
-        # `threading` has locks that the interrupted code may hold
-        _thread.start_new_thread(_end_in_time, (128 + number,))
-        faulthandler.dump_traceback_later(2 * _GRACE_S, exit=True, file=sys.__stderr__ or 2)
-    if block is None or not block.polled:
-        raise _ending(number)
-    block.end = number
+    interrupts.ask(number)
+    limit_s = _AGAIN_S if again else _GRACE_S
+    # if no thread of Python gets its turn
+    faulthandler.dump_traceback_later(2 * limit_s + _WRITE_S, exit=True, file=sys.__stderr__ or 2)
+    _thread.start_new_thread(_end_in_time, (number, limit_s))
 
 
-def _ending(number: int) -> BaseException:
-    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
-
-
-def _end_in_time(code: int) -> None:
-    """Ends the process once the time is over; lines are written whole, and the system frees its locks."""
-    time.sleep(_GRACE_S)
+def _end_in_time(number: int, limit_s: float) -> None:
+    """Ends what waits, and the process once the time is over. A command that obeys Ctrl-C may still show results."""
+    until = time.monotonic() + limit_s
+    interrupts.wake()
+    while time.monotonic() < until:
+        if interrupts.obeyed() and number == signal.SIGINT:
+            faulthandler.cancel_dump_traceback_later()
+            return
+        time.sleep(interrupts.POLL_S)
+    interrupts.WRITING.acquire(timeout=_WRITE_S)
     if os.isatty(2):
         os.write(2, _SHOW_CURSOR)
-    os.write(2, f"specdec did not end within {_GRACE_S:g} s; its threads are here:\n".encode())
+    os.write(2, f"specdec did not end within {limit_s:g} s; its threads are here:\n".encode())
     faulthandler.dump_traceback(2)
-    os._exit(code)
+    os._exit(128 + number)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import httpx
 
+from specdec_cli import interrupts
 from specdec_cli.cloud.connection import Connection, Traffic
 from specdec_cli.cloud.http import MalformedError, RefusedError, failure_of, refusal
 from specdec_cli.config import Config, RoleConfig
@@ -168,10 +169,11 @@ class Call:
         self._limit_s = timeout_s or model.config.timeout_s
         self._deadline = time.monotonic() + self._limit_s
         try:
-            if not model.fits:
-                model.require_fit(self)
-                model.fits = True
-            yield
+            with interrupts.woken_by(self.close):
+                if not model.fits:
+                    model.require_fit(self)
+                    model.fits = True
+                yield
         except CloudError as error:
             if not error.about_clip and not self._closed.is_set():
                 model.failure, model.failed_at = error.message, time.monotonic()

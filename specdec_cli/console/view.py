@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from specdec_cli import interrupts
 from specdec_cli.console import clip as parts
 from specdec_cli.console.cells import Prose
 from specdec_cli.console.live import StatusLine
@@ -41,6 +42,8 @@ _SILENT_DBFS: Final = -75.0  # a microphone that delivers less is muted
 
 class View:
     """A display of clips one after the other, or of steps. A context manager, which gives the terminal back.
+
+    Showing an update, a step or what is loaded ends the command if a signal asked for it (see `interrupts.check`).
 
     Args:
         console: where it is printed.
@@ -84,6 +87,7 @@ class View:
 
         What it yields shows a sentence, and leaves the screen to the bars of a download.
         """
+        interrupts.check()
         started = self._clock()
         if self._in_rows:
             self.status.open(f"loading {what}")
@@ -93,6 +97,7 @@ class View:
             yield self._tell
         finally:
             self.close()
+        interrupts.check()
         if self._in_rows:
             self.say(Text.assemble(f"loaded {clean(what)} ", (seconds(self._clock() - started), DIM)))
 
@@ -102,6 +107,7 @@ class View:
 
     def show(self, update: Update) -> None:
         """Show an update of a run; the first one has the event `Started`."""
+        interrupts.check()
         event = update.event
         if isinstance(event, Started):
             self._clip, self._rounds = event, []
@@ -174,6 +180,7 @@ class View:
 
     def step(self, what: str) -> None:
         """Show `what` as the next step, beside `12 of 400`, `3%`, `4.10 s`, `about 2 min 11 s left`."""
+        interrupts.check()
         elapsed, done, total = self._clock() - self._begun, self._taken, self._steps
         facts = [f"{done:,} of {total:,}", f"{100 * done // max(total, 1)}%", seconds(elapsed)]
         if 0 < done < total:
@@ -203,7 +210,7 @@ class View:
         self.status.facts = [f"{level_dbfs:.0f} dBFS" if level_dbfs > _SILENT_DBFS else "no sound"]
 
     def stopping(self, what: str) -> None:
-        """Show `what` is done before the command ends. A signal handler calls it, so it writes unbuffered."""
+        """Show `what` is done before the command ends. It is called beside the command, so it writes unbuffered."""
         self._ending = self.status.state = f"{what} (Ctrl-C again stops at once)"
         if self.form != "live":
             os.write(sys.stderr.fileno(), f"{self._ending}\n".encode())

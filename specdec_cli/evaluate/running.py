@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from specdec_cli import interrupts
 from specdec_cli.errors import (
     AudioContentError,
     AudioDecodeError,
@@ -144,12 +145,15 @@ class Runner:
         try:
             for run in captioner.runs(recording.path):
                 if not self.journal.captioned(clip_key(run.clip), mode):
+                    for _ in run if run.error is None else ():
+                        interrupts.check()
                     self.journal.add(run.finish())
         except TranscriptError:
             raise
         except AudioError as error:
             self._refuse(recording, error)
         except Exception as error:
+            interrupts.check()  # which may have ended a call
             known = as_specdec_error(error)
             self.watch.failed(f"{recording.path} ({mode})", known)
             self.journal.add(captioner.setup.error_line(recording, known))
@@ -170,5 +174,6 @@ def _warm_up(steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> Non
     for recording in dict.fromkeys(recording for recording, _ in steps):
         with suppress(SpecdecError):
             for captioner in captioners.values():
+                interrupts.check()
                 next(captioner.captions(recording.path))
             return

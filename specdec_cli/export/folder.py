@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from specdec_cli import interrupts
 from specdec_cli.errors import SpecdecError, TranscriptError
 from specdec_cli.targets import Targets, writing
 from specdec_cli.written import digest
@@ -46,6 +47,7 @@ class Folder:
 
         A file that may not be replaced, or that is about another recording, stays and counts as a problem.
         """
+        interrupts.check()
         target = self.path / name
         self.result.add(lambda: self._targets.write(target, content, recording or ""), target.parent)
 

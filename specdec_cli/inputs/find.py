@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Final
 
+from specdec_cli import interrupts
 from specdec_cli.audio.decode import require_sound
 from specdec_cli.audio.paths import STDIN, is_url, opened, sha256
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, as_specdec_error
@@ -124,13 +125,14 @@ def with_list(paths: Sequence[str], *, may_be_sound: bool = False) -> list[str]:
     """
     given = list(paths)
     if STDIN in given:
-        head = sys.stdin.buffer.read(4096)
+        head = interrupts.wait_for(lambda: sys.stdin.buffer.read(4096))
         if _NO_TEXT.search(head) is None:
-            at, text = given.index(STDIN), (head + sys.stdin.buffer.read()).removeprefix(codecs.BOM_UTF8)
+            text = (head + interrupts.wait_for(sys.stdin.buffer.read)).removeprefix(codecs.BOM_UTF8)
+            at = given.index(STDIN)
             names = text.split(b"\0") if b"\0" in text else text.splitlines()
             given[at : at + 1] = [os.fsdecode(name) for name in names if name.strip()]
         elif may_be_sound and POSIX:
-            _keep(head, sys.stdin.buffer)
+            interrupts.wait_for(lambda: _keep(head, sys.stdin.buffer))
         else:
             hint = "Save it to a file, and name that file."
             raise ConfigError("There is a recording on stdin, and only a list of paths is taken here.", hint=hint)
@@ -194,6 +196,7 @@ def identify(paths: Iterable[str]) -> tuple[list[InputFile], dict[str, str]]:
     """
     recordings, copies, first = list[InputFile](), dict[str, str](), dict[str, str]()
     for path in paths:
+        interrupts.check()
         try:
             with opened(path) as file:
                 digest = sha256(file)

@@ -24,6 +24,7 @@ from transformers.quantizers.auto import AutoQuantizationConfig
 from transformers.utils import GENERATION_CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils import logging as transformers_logging
 
+from specdec_cli import interrupts
 from specdec_cli.cache import user_folder
 from specdec_cli.config import ModelConfig
 from specdec_cli.config.schema import RuntimeConfig
@@ -101,7 +102,8 @@ def load_model(config: ModelConfig, runtime: RuntimeConfig, tell: Tell | None = 
             tell(f"downloading weights of {config.label}")
             if checkpoint.bars:
                 transformers_logging.enable_progress_bar()
-            snapshot(config, offline=False, names=[path.name for path in checkpoint.weights])
+            names = [path.name for path in checkpoint.weights]
+            interrupts.wait_for(lambda: snapshot(config, offline=False, names=names))
             transformers_logging.disable_progress_bar()
         checkpoint.require_weights()
         processor, weights = checkpoint.processor(), fingerprint(checkpoint.weights)

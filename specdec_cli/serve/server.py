@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 import uvicorn
 
+from specdec_cli import interrupts
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.locate import is_loopback
 from specdec_cli.config.resolve import ResolvedConfig
@@ -123,15 +124,22 @@ def serve_configured(
     with bind(place) as bound:
         event("loading", **{role: model.label for role, model in resolved.config.models.items()})
         offer = offered(Captioner.load(resolved.config.running_long()), resolved, limits, room)
+        interrupts.check()
         url, modes = place.url(bound.getsockname()[1]), offer.captions.modes if offer.captions else ()
         model = None if offer.service is None else offer.service.info.model
         running = server(offer, place, token)
+
+        async def notice() -> None:
+            running.should_exit = running.should_exit or interrupts.asked()
+
+        running.config.callback_notify = notice  # a signal may come before uvicorn handles them
         bound.listen()  # from here on connections are taken, and answered in a moment
         event("ready", url=url, host=place.host, model=model, captions=modes, token=token is not None)
         try:
             running.run(sockets=[bound])
         finally:
             event("stopped")
+        interrupts.check()  # uvicorn raises the signals that ended it once more
 
 
 def offered(captioner: Captioner, resolved: ResolvedConfig, limits: ServeLimits, room: int) -> Offer:

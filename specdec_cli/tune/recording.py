@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, ValidationError
 
+from specdec_cli import interrupts
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
 from specdec_cli.config.decoding_schema import AcceptanceConfig
@@ -132,7 +133,7 @@ def record_tracks(
     gate = Gate("always")
     loop = Loop(drafter, verifier, gate, stop, settings, CloudPrefill("lazy"))
     for _ in loop.run():
-        pass
+        interrupts.check()
     drafted = drafter.propose((), settings.max_new_tokens, Gate("never").open()).ids
     end = stop.first_stop(drafted, 0, kept=True)
     edge_text = drafted if end is None else drafted[: end[0]]
@@ -205,6 +206,7 @@ class StoredRecordings(Journal[Trace | Transcript]):
             except TranscriptError:
                 raise
             except Exception as error:
+                interrupts.check()  # which may have ended a call
                 watch.failed(file, as_specdec_error(error))
             watch.advance()
 

@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -68,7 +69,7 @@ def telling(transcript: Transcript) -> tuple[object, ...]:
     return (*place, transcript.language, transcript.prompt, *said)
 
 
-def load_mini(config: Config, *, loading: Loading, cuts: Cuts | None = None) -> Captioner:
+def load_mini(config: Config, *, loading: Loading = nullcontext, cuts: Cuts | None = None) -> Captioner:
     """Stands in for `Captioner.load`: the display is told, the weights are there already."""
     with loading("edge: package:mini/edge"):
         return captioner_for(config, cuts)

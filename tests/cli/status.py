@@ -19,7 +19,7 @@ def exit_code(command: Callable[[], object] = main, *, own_process: bool = False
         if own_process:
             command()
         else:
-            with patch("specdec_cli.cli.app.signals", nullcontext):
+            with patch("specdec_cli.cli.ending.signals", nullcontext):
                 command()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -1,6 +1,7 @@
 """What `caption` and `batch` do alike: inputs, resuming, counts, exports and exit codes."""
 
 import csv
+import hashlib
 import json
 import os
 import shutil
@@ -84,6 +85,31 @@ def test_a_new_recording_and_a_changed_one_are_captioned_and_no_other(run, clips
     assert len(after) == 5
     assert {name for name in before if after[name] != before[name]} == {"ann/2.wav"}
     assert "0 captioned  5 done before" in run(clips, "-r", loads=False).err
+
+
+def test_a_recording_that_is_replaced_by_another_of_equal_length_loses_its_captions(run):
+    for seed in (1, 2):
+        write_voice(Path("a.wav"), seed, 2.0)
+        assert "1 captioned (2 pieces)" in run("a.wav", "--segment", "1").err
+        lines = list(read_transcripts(OUTPUT))
+        assert [line.sha256 for line in lines] == [hashlib.sha256(Path("a.wav").read_bytes()).hexdigest()] * 2
+        assert [line.start_s for line in lines] == [0.0, 1.0]
+
+
+def test_a_renamed_folder_is_done_and_stands_in_the_output_once(run, clips):
+    assert run(clips, "-r").code == 0
+    before = by_name(clips)
+    write_voice(clips / "ann" / "3.wav", 71, 0.4)
+    moved = clips.rename(clips.with_name("moved"))
+    outcome = run(moved, "-r")
+    assert "1 captioned  4 done before" in outcome.err
+    assert "4 recordings done before under another name" in outcome.err
+    after = by_name(moved)
+    assert {name: after[name].caption for name in before} == {name: line.caption for name, line in before.items()}
+    assert len(after) == 5
+    assert "0 captioned  5 done before" in run(moved, "-r", loads=False).err
+    shutil.copytree(moved, clips)  # a copy is another recording
+    assert "5 captioned" in run(clips, "-r").err
 
 
 @pytest.mark.parametrize(
