@@ -143,8 +143,12 @@ def pack(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
     A scale is the multiple that is nearest to a fifteenth of its group's span, around whose middle the codes lie.
     """
-    parts = torch.split(weight, _outputs_of(weight.shape[1], _PACKED_AT_ONCE))
-    packed, scales = zip(*map(_pack_part, parts), strict=True)
+    parts, threads = torch.split(weight, _outputs_of(weight.shape[1], _PACKED_AT_ONCE)), torch.get_num_threads()
+    torch.set_num_threads(1)  # these operations are short: several threads would mostly wait for each other
+    try:
+        packed, scales = zip(*map(_pack_part, parts), strict=True)
+    finally:
+        torch.set_num_threads(threads)
     return torch.cat(packed), torch.cat(scales, dim=1)
 
 
