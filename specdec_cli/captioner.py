@@ -6,14 +6,14 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import CalibrationFile, calibration_for
+from specdec_cli.labels.class_words import ClassWords, class_words
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import KEPT, Scorer
 from specdec_cli.models.processor import Processor
@@ -42,7 +43,6 @@ from specdec_cli.setup import Setup, open_item
 from specdec_cli.text import file_name
 from specdec_cli.transcript import Started, Transcript
 from specdec_cli.transcript.updates import Update
-from specdec_cli.types import Measured
 
 if TYPE_CHECKING:
     from specdec_cli.decoding.loop import Loop
@@ -75,8 +75,7 @@ class Captioner:
         self._synonyms = self.word_groups if config.acceptance.rule == "class" or remote else NO_SYNONYMS
         self.gate = Gate.of(config, self.class_groups if summed and not remote else None)
         self.setup = Setup.of(config, pair, load_s)
-        if config.gate.grounded:
-            self.setup = replace(self.setup, grounds=self._grounds(Lexicon.shipped()))
+        self._require_sound()
 
     @classmethod
     def load(
@@ -127,8 +126,8 @@ class Captioner:
         scorer = self.setup.scorer
         if scorer is not None and config.decoding.sampling:
             scorer = Scorer(scorer.lexicon)
-        grounds = varied.setup.grounds if scorer is None else varied._grounds(scorer.lexicon)
-        return varied._with(scorer=scorer, measures=self.setup.measures, grounds=grounds)
+        varied.setup = replace(varied.setup.reading(self.setup.lexicon), scorer=scorer, measures=self.setup.measures)
+        return varied
 
     def labelled(self, lexicon: Lexicon, calibration: CalibrationFile | None = None) -> Captioner:
         """The same captioner, but its transcripts list the classes that captions name, and their probabilities.
@@ -139,22 +138,20 @@ class Captioner:
         # a calibration holds for captions without a temperature
         drawn, weights = self.config.decoding.sampling, self.setup.models.weights
         scorer = Scorer(lexicon, None if drawn else calibration_for(weights, calibration))
-        return self._with(scorer=scorer, grounds=self._grounds(lexicon))
+        changed = self._with(replace(self.setup.reading(lexicon), scorer=scorer))
+        changed._require_sound()
+        return changed
 
     def measuring(self) -> Captioner:
         """The same captioner, but its transcripts have figures of each clip in `measured`; see docs/acoustics.md.
 
-        With `gate.grounded` they have them in any case, and `agrees` says which classes fit the figures.
+        They have them in any case if the lexicon has limits for classes; then `agrees` says which of these fit.
         """
-        return self._with(measures=True)
+        return self._with(replace(self.setup, measures=True))
 
-    def _grounds(self, lexicon: Lexicon) -> Lexicon | None:
-        """The lexicon, if the settings compare its claims with the sound and it has limits for them."""
-        return lexicon if self.config.gate.grounded and lexicon.measured else None
-
-    def _with(self, **changes: Any) -> Captioner:
+    def _with(self, setup: Setup) -> Captioner:
         changed = copy(self)
-        changed.setup = replace(self.setup, **changes)
+        changed.setup = setup
         return changed
 
     def caption(self, path: str | PathLike[str]) -> Transcript:
@@ -208,26 +205,30 @@ class Captioner:
                 except Exception as unforeseen:
                     error = as_specdec_error(unforeseen, _log)
             audio_s = recording.decode_s / count + time.perf_counter() - started
-            sound = (
-                None if prompts is None else self._grounding_of(clip, cut.samples, recording.levels.get(cut.channel))
-            )
+            sound = None if prompts is None else self._sound(clip, cut.samples, recording.levels.get(cut.channel))
             yield Run(self, clip, prompts, audio_s, error, sound)
 
-    def grounding(
-        self, measuring: Callable[[], Measured], language: Language, lexicon: Lexicon | None = None
-    ) -> Grounding | None:
-        """The check of a caption's claims against the sound; None if neither settings nor `lexicon` call for it."""
-        if (lexicon := lexicon or self.setup.grounds) is None:
+    def _sound(self, clip: Started, samples: npt.NDArray[np.float32], dbfs: float | None) -> Grounding | None:
+        """The sound of a clip, measured at its first use unless it was before; None if the lexicon has no limits."""
+        lexicon, known = self.setup.lexicon, clip.measured
+        if not lexicon.measured and known is None:
             return None
-        arbitrates = self.config.arbitrates
-        return Grounding(lexicon, language, self.pair.writer.text, self.setup.caption, measuring, arbitrates)
+        measuring = partial(measure, samples, self.sampling_rate, dbfs) if known is None else lambda: known
+        return Grounding(lexicon, clip.language, measuring, None if clip.flags else self.class_words)
 
-    def _grounding_of(self, clip: Started, samples: npt.NDArray[np.float32], dbfs: float | None) -> Grounding | None:
-        """The `grounding` of a clip, which is measured at its first use unless it was measured before."""
-        known, scorer = clip.measured, self.setup.scorer
-        if known is None:
-            return self.grounding(partial(measure, samples, self.sampling_rate, dbfs), clip.language)
-        return self.grounding(lambda: known, clip.language, None if scorer is None else scorer.lexicon)
+    @property
+    def class_words(self) -> ClassWords | None:
+        """Finds the classes in tokens that the sound decides; None: it decides none."""
+        lexicon = self.setup.lexicon
+        attributes = lexicon.limited(self.config.decoding.sound)
+        return class_words(lexicon, attributes, self.pair.writer) if attributes else None
+
+    def _require_sound(self) -> None:
+        """Raises ConfigError if the sound is to decide classes, and a remote model cannot let it."""
+        for remote in self.pair.remotes if self.class_words is not None else ():
+            if fault := remote.sound_fault(self.setup.lexicon.digest):
+                hint = "Set decoding.sound to [], or load the model here."
+                raise ConfigError(f"The sound cannot decide what {remote.name} writes: {fault}.", hint=hint)
 
     def run_samples(
         self, samples: npt.ArrayLike, sample_rate: float, *, name: str = "samples", start_s: float | None = None
@@ -300,7 +301,7 @@ class Captioner:
             synonyms=self._synonyms,
             language=None if clip is None else clip.language,
             instruction=None if clip is None else clip.prompt,
-            sound=sound,
+            sound=None if sound is None or sound.words is None else sound,
         )
 
 

@@ -133,7 +133,12 @@ class Run:
         self._transcript = Transcript(
             **found,
             rounds=tuple(self._rounds),
-            totals=totals(self._rounds, finished, cloud_takes_part=clip.mode in ("hybrid", "lossless")),
+            totals=totals(
+                self._rounds,
+                finished,
+                cloud_takes_part=clip.mode in ("hybrid", "lossless"),
+                sound_decides=sound is not None and sound.words is not None,
+            ),
             timing=timing(finished, load_s=setup.load_s, audio_s=self._audio_s),
             resources=Resources(
                 cpu_percent=round(100 * cpu / wall, 1) if alone and wall > 0 else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from specdec_cli.reading import caption_of, settled
 from specdec_cli.text import plain
 from specdec_cli.transcript.recorder import error_transcript
 from specdec_cli.transcript.records import ModelInfo, Models, RowPart, Started, Transcript
-from specdec_cli.transcript.terms import SUGGESTED, recorded_settings
+from specdec_cli.transcript.terms import SUGGESTED, recorded_settings, sound_settings
 from specdec_cli.types import Decider, Mode
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Setup:
     load_s: float | None  # time of loading the models; None: not measured
     scorer: Scorer | None = None  # of the classes that captions name; None: transcripts have no labels
     measures: bool = False  # whether transcripts have measured figures even if nothing else needs them
-    grounds: Lexicon | None = None  # compares its claims with the sound; None: no claims are compared
+    lexicon: Lexicon = field(default_factory=Lexicon.shipped)  # compares claims with the sound, and says what it bans
     payload: Payload | None = None  # the form in which a recording is sent to a remote model; None: all are loaded
     shipped_only: tuple[Decider, ...] = ()  # models that were trained on the shipped prompts alone
     unanswered: tuple[str, ...] = ()  # reasons why servers did not answer when they were first called
@@ -61,12 +61,16 @@ class Setup:
             language=config.prompt.language,
             prompt=config.instruction(),
             models=described(pair),
-            settings=recorded_settings(config) | ({SUGGESTED: suggested} if suggested else {}),
+            settings=recorded_settings(config, Lexicon.shipped()) | ({SUGGESTED: suggested} if suggested else {}),
             load_s=load_s,
             payload=pair.remotes[0].payload if pair.remotes else None,
             shipped_only=tuple(role for role, prompts in declared.items() if prompts == "shipped"),
             unanswered=tuple(each.failure for each in pair.remotes if each.failure),
         )
+
+    def reading(self, lexicon: Lexicon) -> Setup:
+        """The same with another lexicon."""
+        return replace(self, lexicon=lexicon, settings={**self.settings, **sound_settings(self.config, lexicon)})
 
     @property
     def mode(self) -> Mode:

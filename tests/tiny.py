@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from specdec_cli.config import CloudConfig, Config, EdgeConfig
-from specdec_cli.config.decoding_schema import AcceptanceConfig, DecodingConfig, GateConfig
+from specdec_cli.config.decoding_schema import AcceptanceRules, DecodingConfig, GateConfig
 from specdec_cli.config.schema import PromptConfig, RuntimeConfig
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.block import Block, Event
@@ -17,20 +17,19 @@ from specdec_cli.types import Finished
 _OTHER_NAMES: Final = {
     "gate": ("gate", "name"),
     "acceptance": ("acceptance", "rule"),
-    "arbitrates": ("acceptance", "grounded"),
 }
 _SECTIONS: Final = {
     "decoding": DecodingConfig,
     "gate": GateConfig,
-    "acceptance": AcceptanceConfig,
+    "acceptance": AcceptanceRules,
     "prompt": PromptConfig,
     "runtime": RuntimeConfig,
 }
 
 
 def settings(**given: Any) -> Config:
-    """A configuration from settings by their own names, with `gate` for `gate.name`, `acceptance` for its rule, and
-    `arbitrates` for `acceptance.grounded`; `defer=True` is short for `k="whole"`:
+    """A configuration from settings by their own names, with `gate` for `gate.name` and `acceptance` for its rule;
+    `defer=True` is short for `k="whole"`:
 
     `settings(mode="hybrid", k=3, gate="entropy", threshold=0.5)`.
     """

@@ -109,7 +109,7 @@ def caption(captioner: Captioner, clip: BenchClip) -> CaptionTiming:
     pair = captioner.pair
     edge, cloud = (clip.edge if pair.edge else None), (clip.cloud if pair.cloud else None)
     started = time.perf_counter()
-    sound = None if clip.sound is None else captioner.grounding(clip.sound.measure, clip.sound.language)
+    sound = None if clip.sound is None else replace(clip.sound)
     if sound is not None:
         sound.begin()
     loop = captioner.loop((edge, cloud), sound=sound)

@@ -21,7 +21,7 @@ import typer
 from specdec_cli.batch.output_file import Output, accepting
 from specdec_cli.batch.tasks import Outcome, Progress, Stopped, Wholes, caption_all, find_tasks, without_models
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import labelling, load_captioner
+from specdec_cli.cli.command_run import labelling, lexicon_of, load_captioner
 from specdec_cli.cli.export import Exports
 from specdec_cli.cli.outputs import CaptionsFile
 from specdec_cli.config import Config
@@ -80,7 +80,7 @@ class Captioning:
         hint = f"Write a folder beside transcripts: --output FILE.jsonl --export {formats}"
         self.target.require_one(self.target.format is not None and self.several, hint)
         self.labelling = labelling(context)
-        self._terms = Terms.of(self.config, labels=self.labelling is not None, measured=request.measure)
+        self._terms = Terms.of(self.config, lexicon_of(self.labelling), self.labelling is not None)
         self._refused = 0  # exit code if no recording could be opened; then nothing was written
         self._moved = 0  # recordings done before that have another name by now
         self._renamed = 0  # recordings done before of which the manifest has another speaker or text

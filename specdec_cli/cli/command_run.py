@@ -134,6 +134,11 @@ def labelling(context: typer.Context) -> Labelling | None:
     return Labelling(Lexicon.load(lexicon), None if calibration is None else read_calibration(calibration))
 
 
+def lexicon_of(labelled: Labelling | None) -> Lexicon:
+    """The lexicon of a run's captions."""
+    return Lexicon.shipped() if labelled is None else labelled.lexicon
+
+
 def read_references(
     context: typer.Context, config: Config, files: Sequence[str] = ()
 ) -> tuple[Lexicon, References | None]:

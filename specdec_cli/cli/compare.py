@@ -20,6 +20,7 @@ from specdec_cli.evaluate.modes import in_mode, parse_modes, richest
 from specdec_cli.evaluate.running import Runner, StoredRuns, accepting
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.inputs.recording import InputFile
+from specdec_cli.labels import Lexicon
 from specdec_cli.targets import PAGE, TRANSCRIPTS, Targets
 from specdec_cli.transcript.terms import Terms, loaded_changes
 from specdec_cli.types import Mode
@@ -59,7 +60,7 @@ def compare(
     targets = Targets([*files, references, lexicon, *resolved.reads], overwrite=overwrite)
     stored, page = by_ending(output, (TRANSCRIPTS, PAGE), targets)
     configs = {mode: in_mode(resolved.config, mode) for mode in wanted}
-    terms = {mode: Terms.of(config) for mode, config in configs.items()}
+    terms = {mode: Terms.of(config, Lexicon.shipped()) for mode, config in configs.items()}
     recordings, interrupted = list[InputFile](), False
     message = "interrupted: this is what was done so far"
     with StoredRuns(stored, accepting(terms), overwrite=overwrite) as journal:

@@ -21,7 +21,7 @@ from specdec_cli.batch.output_file import Output
 from specdec_cli.batch.tasks import Outcome, Progress
 from specdec_cli.cli import options
 from specdec_cli.cli.captioning import Printer, conclude_clips
-from specdec_cli.cli.command_run import display, labelling, load_captioner
+from specdec_cli.cli.command_run import display, labelling, lexicon_of, load_captioner
 from specdec_cli.cli.ending import interruptible
 from specdec_cli.cli.outputs import CaptionsFile
 from specdec_cli.console.plain import write_line
@@ -75,7 +75,7 @@ def listen(
         hint = "A microphone is cut at pauses: leave it out, or save the utterances with --save and caption those."
         raise ConfigError(f"{ignored[0]} has no effect on what a microphone records.", hint=hint)
     config = resolved.config.model_copy(update={"audio": resolved.config.audio.model_copy(update=_OF_FILES)})
-    terms = Terms.of(config, labels=labelled is not None, measured=measure)
+    terms = Terms.of(config, lexicon_of(labelled), labelled is not None)
     opening = Microphone(device)  # refused before models are loaded
     with (
         display(context) as view,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import torch
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -27,7 +27,11 @@ from safetensors.torch import load, save
 from specdec_cli.cloud.http import M, MalformedError, parse
 from specdec_cli.config.decoding_schema import AcceptanceRules, ScoringConfig
 from specdec_cli.decoding.block import Verdict
-from specdec_cli.types import ModelWork
+from specdec_cli.prompts import Language
+from specdec_cli.types import Measured, ModelWork
+
+if TYPE_CHECKING:
+    from specdec_cli.labels.grounding import Grounding
 
 PROTOCOL: Final = 10  # both ends must use the same
 MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
@@ -66,6 +70,7 @@ class Info(Message):
     tokenizer: Name  # fingerprint of its pieces and their ids
     prompts: Name  # fingerprint of prompts and tensors that its processor makes
     identity: Name  # fingerprint of the model and its processor; a clip names the one that it was made for
+    lexicon: Name  # digest of the lexicon by which the sound bans tokens
     vocab_size: Positive  # leading token ids that may be used
     eos_ids: Ids = Field(min_length=1, max_length=1000)
 
@@ -76,6 +81,20 @@ class BlockRequest(Message):
     text: Ids  # all committed token ids
     draft: Ids  # drafted ids, possibly none
     run_on: Count = 0  # tokens to generate after the cloud's own token
+
+
+class ClipFigures(Message):
+    """The figures of a clip and what they decide: numbers, never the waveform."""
+
+    measured: Measured
+    language: Language  # of the caption
+    attributes: list[Name] = Field(min_length=1, max_length=100)  # whose classes they decide, by the server's lexicon
+
+    @classmethod
+    def of(cls, sound: Grounding) -> ClipFigures:
+        """The message about a clip's sound."""
+        assert sound.words is not None  # or it bans nothing
+        return cls(measured=sound.measured, language=sound.language, attributes=sorted(sound.words.attributes))
 
 
 class ClipRequest(Message):
@@ -95,6 +114,7 @@ class ClipRequest(Message):
     synonyms: dict[Annotated[int, Field(strict=False, ge=0, lt=1 << 31)], Count] | None = Field(
         default=None, max_length=20_000
     )  # rule class: token id -> group; null: none
+    sound: ClipFigures | None = None  # null: it bans nothing
     block: BlockRequest | None = None  # null: only encode the clip
 
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from specdec_cli.labels.grounding import Grounding
+
 _log = logging.getLogger(__name__)
 
 Payload = Literal["features", "waveform"]
@@ -53,6 +55,7 @@ class RemoteClip:
     stop_ids: Collection[int]
     top_n: int = 0  # most likely tokens to list at each decided position
     synonyms: Synonyms = field(default_factory=dict)
+    sound: Grounding | None = None  # bans tokens; None: nothing does
 
     def waveform_for(self, model: RemoteModel) -> npt.NDArray[np.float32]:
         """The samples, mono [n]. Raises DecodingError if the prompt does not hold them."""
@@ -98,6 +101,10 @@ class RemoteModel(ABC):
     @abstractmethod
     def require_fit(self, call: Call) -> None:
         """Checks, within a call, whether the server fits. Raises CloudError if it does not."""
+
+    @abstractmethod
+    def sound_fault(self, lexicon: str) -> str | None:
+        """Why the sound cannot ban tokens of this model by the lexicon of that digest; None: nothing is known."""
 
     @abstractmethod
     def verifier(self, clip: RemoteClip) -> RemoteVerifier:

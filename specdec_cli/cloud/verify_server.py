@@ -62,7 +62,9 @@ class ServerVerifier(RemoteVerifier):
             with suppress(ForgottenError):
                 return self._exchange("POST", f"{self._path}/verify", wire.pack(block, distributions))
             self._before = replace(self._done, prompt_tokens=0)
-        clip, decoding = self._clip, self._clip.config.decoding
+        clip, decoding, sound = self._clip, self._clip.config.decoding, self._clip.sound
+        if sound is not None and (fault := self._server.sound_fault(sound.lexicon.digest)):
+            raise CloudError(f"the sound cannot decide what {self._server.name} writes: {fault}")
         request = wire.ClipRequest(
             identity=self._server.identity,
             prompt_ids=list(clip.prompt.ids),
@@ -72,10 +74,11 @@ class ServerVerifier(RemoteVerifier):
             vocab_size=clip.vocab_size,
             stop_ids=sorted(clip.stop_ids),
             scoring=decoding.scoring(),
-            acceptance=clip.config.acceptance.rules(),
+            acceptance=clip.config.acceptance,
             guess_tokens=decoding.guess_tokens,
             top_n=min(clip.top_n, wire.MOST_LISTED) or None,
             synonyms=dict(clip.synonyms) or None,
+            sound=None if sound is None else wire.ClipFigures.of(sound),
             block=block,
         )
         answer = self._exchange("PUT", self._path, wire.pack(request, wire.as_sent(clip.prompt.audio) | distributions))
@@ -90,12 +93,14 @@ class ServerVerifier(RemoteVerifier):
     def _is_possible(self, found: Verdict, drafted: int, run_on: int) -> bool:
         """Whether a verdict can be one on a block of `drafted` tokens."""
         tokens, listed = (found.token, *found.run_on), found.likeliest or ()
+        banned = [id_ for id_ in found.instead if id_ is not None]
         decided = found.accepted + len(tokens)
         return (
             0 <= found.accepted <= drafted
-            and found.stood is None
             and len(found.run_on) <= run_on
             and len(listed) in (0, decided)
+            and len(found.instead) in (0, decided)
+            and all(0 <= id_ < self._clip.vocab_size for id_ in banned)
             and 0 <= (found.near_ties or 0) <= decided
             and all(0 <= id_ < self._clip.vocab_size for id_ in tokens)
             and all(0 <= id_ < self._clip.vocab_size and p >= 0 for row in listed for id_, p in row)
@@ -109,12 +114,17 @@ class VerifyServer(RemoteModel):
     """The model behind `specdec serve`. See `RemoteModel`. Also raises TokenizerMismatchError."""
 
     content_type, most_bytes = "application/octet-stream", 1 << 16
-    identity = ""  # `Info.identity`, once the server was reached
+    identity, lexicon = "", ""  # of `Info`, once the server was reached
 
     def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
         whole = processor.family.payload == "waveform"
         super().__init__(config, processor, "waveform" if whole else "features", own=own)
         self.start()
+
+    def sound_fault(self, lexicon: str) -> str | None:
+        if self.lexicon in ("", lexicon):
+            return None
+        return f"its server reads captions by the lexicon {self.lexicon}, and this run by {lexicon}"
 
     def verifier(self, clip: RemoteClip) -> ServerVerifier:
         return ServerVerifier(self, clip)
@@ -139,6 +149,6 @@ class VerifyServer(RemoteModel):
                     "the server runs in cloud.processor.",
                     kind=TokenizerMismatchError if what == "tokenizers" else ConfigError,
                 )
-        self.identity = info.identity
+        self.identity, self.lexicon = info.identity, info.lexicon
         known = info.model_dump(include={"dtype", "device", "weights"}, exclude_none=True)
         self.known = known | {"serves": info.model}

@@ -194,6 +194,9 @@ class Vllm(RemoteModel):
         self._prompts: dict[tuple[str, str | None], list[int]] = {}
         self.start(max(config.timeout_s, _START_S))
 
+    def sound_fault(self, lexicon: str) -> str | None:
+        return f"vLLM bans no tokens by a lexicon ({lexicon})"
+
     def verifier(self, clip: RemoteClip) -> VllmVerifier:
         return VllmVerifier(VllmClip(self, clip))
 

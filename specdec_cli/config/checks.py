@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from specdec_cli.config.decoding_schema import AcceptanceConfig, GateConfig, ScoringConfig
+from specdec_cli.config.decoding_schema import AcceptanceRules, GateConfig, ScoringConfig
 from specdec_cli.config.layers import Given
 from specdec_cli.config.locate import is_loopback
 from specdec_cli.config.model_schema import CloudConfig, EdgeConfig
@@ -16,8 +16,8 @@ from specdec_cli.text import show, show_name
 from specdec_cli.types import LOSSY_RULES, NOTHING_DONE, TOKEN_GATES, VLLM_RULES, Decider
 
 _OF_BOTH_MODELS: Final = (
-    *(f"gate.{name}" for name in GateConfig.model_fields if name != "grounded"),  # flags captions in every mode
-    *(f"acceptance.{name}" for name in AcceptanceConfig.model_fields),
+    *(f"gate.{name}" for name in GateConfig.model_fields),
+    *(f"acceptance.{name}" for name in AcceptanceRules.model_fields),
     *(f"decoding.{name}" for name in ("cloud_prefill", "degrade")),
 )
 _BOUNDS: Final = {"entropy": (0, math.inf), "class-entropy": (0, math.inf), "logprob": (-math.inf, 0)}
@@ -80,7 +80,7 @@ def _model(role: Decider, model: EdgeConfig | CloudConfig, config: Config) -> It
             yield True, f"{role}.engine", name, hint
 
 
-def beyond_likeliest(scoring: ScoringConfig, acceptance: AcceptanceConfig) -> Iterator[tuple[str, str]]:
+def beyond_likeliest(scoring: ScoringConfig, acceptance: AcceptanceRules) -> Iterator[tuple[str, str]]:
     """Each setting that needs more than the few likeliest tokens that vLLM returns, and what to do about it."""
     for name, off in {"temperature": 0, **NOTHING_DONE}.items():
         if getattr(scoring, name) not in (None, off):
@@ -113,14 +113,12 @@ def _ignored(config: Config) -> Iterator[Clash]:
     decoding, gate, mode = config.decoding, config.gate, config.decoding.mode
     unused: tuple[str, ...] = ()
     if mode == "lossless":
-        unused = ("gate.threshold", "gate.wake", "gate.stop_drafting", "acceptance.grounded")
+        unused = ("gate.threshold", "gate.wake", "gate.stop_drafting")
         yield gate.name != "always", "gate.name", "decoding.mode", "To compare modes, use specdec compare."
     elif mode == "hybrid":
         yield gate.name in ("always", "never"), "gate.threshold", "gate.name", "That gate has no threshold."
         stops = gate.stop_drafting and gate.name not in TOKEN_GATES
         yield stops, "gate.stop_drafting", "gate.name", f"It goes with {', '.join(sorted(TOKEN_GATES))}."
-        yield not gate.grounded, "acceptance.grounded", "gate.grounded", "Nothing is measured then: leave one out."
-        yield decoding.sampling, "acceptance.grounded", "decoding.temperature", "It goes with temperature 0."
     else:
         unused = (*_OF_BOTH_MODELS, *("decoding.edge_failed",) * (mode == "cloud"))
     hint = f"Mode {mode} ignores it: leave it out, or use mode hybrid."

@@ -43,6 +43,9 @@ class BlockConfig(Section):
 class DecodingConfig(ScoringConfig, BlockConfig):
     """The decoding loop: what is drafted, how tokens are scored, when a caption ends."""
 
+    sound: Texts | None = setting(
+        None, "classes that the measured sound decides, as rate, pitch; null: all that have limits; []: none"
+    )
     sentences: int | None = setting(None, "stop after this many sentences; null: off", ge=1)
     stop_strings: Texts = setting((), "stop where one of these texts appears; []: off")
     closing: Toggle = setting(
@@ -88,9 +91,6 @@ class GateConfig(Section):
     )
     wake: float | None = setting(None, "with k whole: threshold for a clip's first call; null: `threshold`")
     stop_drafting: bool = setting(False, "true: a block ends with its first unsure token and goes to the cloud")
-    grounded: bool = setting(
-        True, "true: measure the sound, verify drafts that contradict it (hybrid), flag captions that do (every mode)"
-    )
 
 
 class AcceptanceRules(Section):
@@ -106,15 +106,3 @@ class AcceptanceRules(Section):
     def in_force(self, *, sampling: bool) -> AcceptanceName:
         """The configured rule, or the lossless one for greedy or for sampled tokens."""
         return self.rule or ("sampling" if sampling else "greedy")
-
-
-class AcceptanceConfig(AcceptanceRules):
-    """The rule of the cloud, and whether the sound may overrule it."""
-
-    grounded: bool = setting(
-        True, "hybrid, with gate.grounded: keep a drafted class that fits the sound if the cloud's does not; lossy"
-    )
-
-    def rules(self) -> AcceptanceRules:
-        """The rule alone."""
-        return AcceptanceRules(**{name: getattr(self, name) for name in AcceptanceRules.model_fields})

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Final, Literal, cast, get_args
 
-from specdec_cli.config.decoding_schema import AcceptanceConfig, DecodingConfig, GateConfig
+from specdec_cli.config.decoding_schema import AcceptanceRules, DecodingConfig, GateConfig
 from specdec_cli.config.fields import (
     AT_PAUSES,
     Flight,
@@ -143,7 +143,7 @@ class Config(Section):
     cloud: CloudConfig | None = None
     decoding: DecodingConfig = DecodingConfig()
     gate: GateConfig = GateConfig()
-    acceptance: AcceptanceConfig = AcceptanceConfig()
+    acceptance: AcceptanceRules = AcceptanceRules()
     prompt: PromptConfig = PromptConfig()
     audio: AudioConfig = AudioConfig()
     runtime: RuntimeConfig = RuntimeConfig()
@@ -200,16 +200,6 @@ class Config(Section):
         if self.decoding.mode == "hybrid":
             return self.gate.name
         return "always" if self.decoding.mode == "lossless" else "never"
-
-    @property
-    def escalates_contradictions(self) -> bool:
-        """Whether a draft is verified if a claim in it contradicts the sound."""
-        return self.gate.grounded and self.decoding.mode == "hybrid"
-
-    @property
-    def arbitrates(self) -> bool:
-        """Whether a drafted class that fits the sound stands, if the cloud's does not fit."""
-        return self.escalates_contradictions and self.acceptance.grounded and not self.decoding.sampling
 
     @property
     def acceptance_rule(self) -> AcceptanceName:

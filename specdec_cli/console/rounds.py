@@ -34,7 +34,7 @@ from specdec_cli.console.theme import (
     STYLES,
 )
 from specdec_cli.decoding.gate import crosses
-from specdec_cli.format import claimed, count
+from specdec_cli.format import claimed
 from specdec_cli.text import clean
 from specdec_cli.times import milliseconds
 from specdec_cli.transcript.records import Started
@@ -59,9 +59,8 @@ _FIGURES: Final = {
     "class-entropy": ("entropy", "over classes, nats"),
 }
 """Gate -> name and meaning of its figure; that of every other gate is the entropy of each token."""
-_WITHOUT_FIGURE = ("always", "loop", "refusal", "language", "sound")
+_WITHOUT_FIGURE = ("always", "loop", "refusal", "language")
 """Reasons to escalate other than the gate's figure."""
-_REASONS: Final = {"sound": "the draft contradicts the sound"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,28 +194,21 @@ def render_round(
         ends = row[-1].word.plain[-1:] in _CLAUSE_ENDS or row[-1] is cells[-1]
         if claims_in is not None and ends and (claims := _fresh(claims_in(written.strip()), known)):
             yield _named("sound", against_sound(claims))
-    wrong = []
-    if claims_in is not None and round_.reason == "sound":
-        wrong = [claim for claim in claims_in((before + round_.draft_text).strip()) if claim.agrees is False]
-    yield from _outcome(round_, clip, wrong)
+    yield from _outcome(round_, clip)
 
 
-def _outcome(round_: Round, clip: Started, wrong: Sequence[Claim]) -> Iterator[RenderableType]:
-    """The gate's decision and the cloud's verdict; `wrong`: claims of the draft that contradict the sound."""
+def _outcome(round_: Round, clip: Started) -> Iterator[RenderableType]:
+    """The gate's decision and the cloud's verdict."""
     drafted = len(round_.draft_ids)
     if clip.mode in ("edge", "cloud"):
         own = round_.draft_ms if round_.verify_ms is None or clip.mode == "edge" else round_.verify_ms
         yield _named(clip.mode, Text(milliseconds(own), DIM))
         return
     if drafted:
-        if wrong:
-            yield _named("draft", against_sound(wrong))
         verdict = (verdict_of(round_, clip.settings), NOTICE if round_.escalated else "")
         yield _named("gate", Text.assemble(verdict, (f"{DOT}drafted in {milliseconds(round_.draft_ms)}", DIM)))
     if round_.escalated or not drafted:
         outcome = [f"{round_.accepted}/{drafted} accepted"] if round_.escalated else []
-        stood = count(len(round_.stood), "drafted token")
-        outcome += [f"{stood} kept against the cloud, because the sound fits"] if round_.stood else []
         outcome.append(f"verified in {milliseconds(round_.verify_ms)}")
         outcome += [f"{milliseconds(round_.network_ms)} on the network"] if round_.network_ms is not None else []
         yield _named("cloud" if round_.escalated else "", Text(DOT.join(outcome), DIM))
@@ -233,7 +225,7 @@ def verdict_of(round_: Round, settings: dict[str, object]) -> str:
         outcome += ", the cloud is not called"
     gate = str(settings.get("gate"))
     if round_.reason in _WITHOUT_FIGURE:
-        return f"{_REASONS.get(round_.reason, round_.reason)}: {outcome}"
+        return f"{round_.reason}: {outcome}"
     threshold = threshold_of(settings, waking=round_.waking)
     if round_.gate_value is None or threshold is None:
         return outcome

@@ -49,10 +49,10 @@ def build_loop(
         top_n: most likely tokens to name at each committed one.
         synonyms: groups of tokens, for the acceptance rule class.
         language, instruction: of the caption; None: the configured ones.
-        sound: checks the caption's claims; None: nothing does.
+        sound: bans tokens of both models; None: nothing does.
     """
     asked = config.instruction() if instruction is None else instruction
-    models = _ClipModels(pair, config, asked, engine, top_n, synonyms)
+    models = _ClipModels(pair, config, asked, engine, top_n, synonyms, sound)
     drafts_end, text_ends = ends_of(pair, config)
     gate = replace(gate or Gate.of(config), generator=gate_generator(config, edge_prompt))
     drafter = models.drafter(cloud_prompt if config.decoding.mode == "cloud" else edge_prompt, drafts_end, gate)
@@ -68,7 +68,6 @@ def build_loop(
         config.decoding,
         CloudPrefill(config.decoding.cloud_prefill, aside),
         top_n=top_n,
-        sound=sound if config.escalates_contradictions else None,
     )
 
 
@@ -82,6 +81,7 @@ class _ClipModels:
     engine: Engine | None
     top_n: int
     synonyms: Synonyms
+    sound: Grounding | None
 
     def drafter(self, prompt: Prompt | None, stop_ids: tuple[int, ...], gate: Gate) -> AnyDrafter | None:
         """The edge, or a loaded cloud that writes alone; None if a remote cloud does."""
@@ -111,11 +111,12 @@ class _ClipModels:
 
     def _remote(self, prompt: Prompt | None, stop_ids: tuple[int, ...], synonyms: Synonyms) -> RemoteClip:
         assert prompt is not None
-        return RemoteClip(prompt, self.config, self.pair.vocab_size, stop_ids, self.top_n, synonyms)
+        return RemoteClip(prompt, self.config, self.pair.vocab_size, stop_ids, self.top_n, synonyms, self.sound)
 
     def _scores(self, role: Decider, prompt: Prompt | None, stop_ids: tuple[int, ...]) -> NextScores:
         guesses = self.pair.guesses(role, self.instruction, self.config)
-        return self.pair.next_scores(role, prompt, self.config.decoding, stop_ids, self.engine, guesses)
+        sound = None if self.sound is None else self.sound.banned
+        return self.pair.next_scores(role, prompt, self.config.decoding, stop_ids, self.engine, guesses, sound)
 
 
 def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.pick import readings
@@ -37,10 +37,7 @@ class Draft:
     reason: Reason | None = None  # why the block should be verified; None: nothing asks for it
     ms: float = 0.0  # drafting, without prefill
     likeliest: tuple[Candidates, ...] = ()  # at each drafted token; only of a server
-
-    def after(self, count: int) -> Draft:
-        """The draft after its first `count` tokens, without scores: for rules that need no distribution of the edge."""
-        return Draft(self.ids[count:], gate_state=self.gate_state.after(count), reason=self.reason)
+    instead: tuple[int | None, ...] = ()  # at each: the most likely token, if the sound banned it
 
     def probabilities(self) -> torch.Tensor:
         """[m, vocab] distribution at each drafted token."""
@@ -75,24 +72,7 @@ class Verdict:
     bytes_up: int | None = None  # bodies of requests and answers as sent, repeats included
     bytes_down: int | None = None
     likeliest: tuple[Candidates, ...] | None = None  # at each accepted token, at `token`, and at each of `run_on`
-    stood: tuple[int, ...] | None = None  # places in the draft of accepted tokens that the cloud would have replaced
-
-    def followed_by(self, rest: Verdict) -> Verdict:
-        """Joins the verdicts on a block whose first rejected token stands; `rest` is the one on the tokens after it."""
-        at = self.accepted
-        sums: dict[str, Any] = {
-            name: None if None in (pair := (getattr(self, name), getattr(rest, name))) else sum(pair)
-            for name in ("near_ties", "network_ms", "bytes_up", "bytes_down")
-        }
-        return replace(
-            rest,
-            accepted=at + 1 + rest.accepted,
-            ms=self.ms + rest.ms,
-            prefilled=self.prefilled or rest.prefilled,
-            likeliest=self.likeliest and rest.likeliest and (*self.likeliest[: at + 1], *rest.likeliest),
-            stood=(*(self.stood or ()), at),
-            **sums,
-        )
+    instead: tuple[int | None, ...] = ()  # at each of these: the most likely token, if the sound banned it
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +125,8 @@ def outcome(draft: Draft, verdict: Verdict | None, by: Decider, top_n: int) -> l
     `by` is the model that drafted it. Each token names the `top_n` most likely ones in its place.
     """
     if verdict is None:
-        return [Token(id_, by, row) for id_, row in zip(draft.ids, _decided(draft, None, by, top_n), strict=False)]
+        columns = _decided(draft, None, by, top_n), chain(draft.instead, repeat(None))
+        return [Token(id_, by, row, None, instead) for id_, row, instead in zip(draft.ids, *columns, strict=False)]
     accepted = verdict.accepted
     own: Source = "cloud" if not draft.ids else "bonus" if accepted == len(draft.ids) else "corrected"
     ids = (*draft.ids[:accepted], verdict.token, *verdict.run_on)
@@ -153,8 +134,8 @@ def outcome(draft: Draft, verdict: Verdict | None, by: Decider, top_n: int) -> l
     sources.append(own)
     sources.extend("cloud" for _ in verdict.run_on)
     verified = [*draft.ids[:accepted], draft.ids[accepted] if own == "corrected" else None]  # the edge's, by place
-    rows = _decided(draft, verdict, by, top_n)
-    return [Token(*token) for token in zip(ids, sources, rows, chain(verified, repeat(None)), strict=False)]
+    columns = (_decided(draft, verdict, by, top_n), chain(verified, repeat(None)), chain(verdict.instead, repeat(None)))
+    return [Token(*token) for token in zip(ids, sources, *columns, strict=False)]
 
 
 def _decided(draft: Draft, verdict: Verdict | None, by: Decider, top_n: int) -> chain[Alternatives]:

@@ -82,13 +82,14 @@ class Drafter:
         self.scores.tail = written
         ms = self.scores.clock_ms - started_ms
         ids, scores = tuple(written[len(text) :]), tuple(block.read) or None
-        return Draft(ids, scores, gate_state=state, reason=state.reason, ms=ms)
+        instead = self.scores.banned(len(text), len(written))
+        return Draft(ids, scores, gate_state=state, reason=state.reason, ms=ms, instead=instead)
 
     def _unread(self, written: list[int], *, checks: bool) -> int:
         """How many tokens may be drafted before the host reads them; each but the first is fed from the device."""
         most = UNREAD_TOKENS.get(self.session.model.device.type, _ON_A_GPU)
-        if most == 1 or not self.session.can_step or self.session.fed != written:
-            return 1
+        if most == 1 or self.scores.sound is not None or not self.session.can_step or self.session.fed != written:
+            return 1  # the sound judges each row by the tokens before it
         return min(most, _CHECKED if checks else _GUESSED if self.scores.guesses else most)
 
     def _steps(self, block: _Block, row: torch.Tensor, count: int, *, draws: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
@@ -74,12 +73,6 @@ class GateState:
         self.evidence: list[TokenEvidence] = []  # of each token so far
         self.values: list[float] = []  # the gate's figure for each token by itself
         self.block_value: float | None = None  # the figure of the block so far, which is compared with the threshold
-
-    def after(self, count: int) -> GateState:
-        """The state without its first `count` tokens; its figure stays that of the whole block."""
-        rest = copy(self)
-        rest.evidence, rest.values = self.evidence[count:], self.values[count:]
-        return rest
 
     def add(self, token: TokenEvidence) -> bool:
         """Adds the block's next token; returns whether it escalates the block."""

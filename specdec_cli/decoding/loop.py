@@ -5,11 +5,10 @@ The gate reads each token while it is drafted; `Draft.reason` says what it decid
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.block import AnyDrafter, AnyVerifier, Block, Draft, Enough, Event, Verdict, outcome
@@ -20,10 +19,7 @@ from specdec_cli.decoding.prefill import CloudPrefill
 from specdec_cli.decoding.stop import StopRules, TextEnd
 from specdec_cli.decoding.work import ClipWork, Clock
 from specdec_cli.errors import CloudError, EdgeError
-from specdec_cli.types import Finished, FinishReason, Reason, Sent
-
-if TYPE_CHECKING:
-    from specdec_cli.labels.grounding import Grounding
+from specdec_cli.types import Finished, FinishReason, Sent
 
 
 @dataclass(eq=False)
@@ -38,7 +34,6 @@ class Loop:
     settings: DecodingConfig
     prefill: CloudPrefill
     top_n: int = 0  # most likely tokens to name at each committed one
-    sound: Grounding | None = None  # checks the claims of drafts; None: nothing does
     text: tuple[int, ...] = field(default=(), init=False)  # the committed token ids
     finish: FinishReason | None = field(default=None, init=False)  # why the text has ended; None: it goes on
 
@@ -107,7 +102,7 @@ class Loop:
         return Draft(reason="always" if self.settings.mode == "lossless" else None)
 
     def _draft_with(self, edge: AnyDrafter) -> Draft:
-        """Drafts a block. `reason` says why to verify it: the gate, a loop, a refusal in the text, or the sound."""
+        """Drafts a block. `reason` says why to verify it: the gate, a loop, or a refusal in the text."""
         settings, start, available = self.settings, len(self.text), self._cloud is not None
         whole = settings.defers and available
         size = self._length.next(start, whole=whole, cloud_writes=available)
@@ -116,7 +111,7 @@ class Loop:
         if self._end.loops((*self.text, *draft.ids), start):
             return self._leave_loop(edge, draft, min(size, SOLO_BLOCK) if whole else size)
         if draft.reason is None and draft.ids and settings.mode == "hybrid" and available:
-            draft = replace(draft, reason=self.stop.fault(self.text, draft.ids) or self._contradiction(draft))
+            draft = replace(draft, reason=self.stop.fault(self.text, draft.ids))
         return draft
 
     def _leave_loop(self, edge: AnyDrafter, looping: Draft, size: int) -> Draft:
@@ -128,11 +123,6 @@ class Loop:
                 way_out = self._propose(edge, size, self.gate.open(), None, self.settings.loop_top_k)
                 return replace(way_out, reason=None, ms=looping.ms + way_out.ms)
         return looping if self.gate.name == "always" else replace(looping, reason="loop")
-
-    def _contradiction(self, draft: Draft) -> Reason | None:
-        """The reason `sound` if the draft makes a claim that the sound contradicts."""
-        wrong = self.sound is not None and self.sound.contradicts(self.text, draft.ids)
-        return "sound" if wrong else None
 
     def _enough(self, *, whole: bool) -> Enough | None:
         """A rule that may end the next block before its most tokens; `whole`: it is a deferred draft."""
@@ -154,26 +144,13 @@ class Loop:
         run_on = 0 if draft.ids else self._length.written_alone(len(self.text), edge_left=self._edge is not None)
         self.prefill.join()
         try:
-            verdict = self._verdict(cloud, draft, run_on)
+            with self._waits_for(cloud):
+                verdict = cloud.verify(self.text, draft, run_on)
         except CloudError as error:
             self._failures.of_cloud(error, edge_left=self._edge is not None)
             return None
         self._length.add_verdict(draft, verdict)
         return verdict
-
-    def _verdict(self, cloud: AnyVerifier, draft: Draft, run_on: int) -> Verdict:
-        """The cloud's verdict. If a rejected token stands, the rest of the draft is verified again, after it."""
-        verdict = self._verdict_after(cloud, self.text, draft, run_on)
-        while (at := verdict.accepted) < len(draft.ids) and self.sound is not None and self.sound.arbitrates:
-            if not self.sound.stands(self.text, draft.ids, at, verdict.token):
-                break
-            text = (*self.text, *draft.ids[: at + 1])
-            verdict = verdict.followed_by(self._verdict_after(cloud, text, draft.after(at + 1), run_on))
-        return verdict
-
-    def _verdict_after(self, cloud: AnyVerifier, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
-        with self._waits_for(cloud):
-            return cloud.verify(text, draft, run_on)
 
     def _waits_for(self, model: AnyDrafter | AnyVerifier) -> AbstractContextManager[None]:
         """Around a call of a model. While a remote one answers, forwards of other clips do not wait for this clip."""

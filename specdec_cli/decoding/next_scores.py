@@ -4,41 +4,60 @@ If a row of scores is missing, one forward scores it together with guessed token
 if only the token before it was corrected (a kept tail, as in SpecASR), otherwise guesses from earlier captions. A row
 depends on the text alone. So a guess that stands saves a forward, and one that does not costs a few rows. The text is
 the same either way.
+
+The sound, a processor of its own between the others and temperature, top-k and top-p, bans tokens in a row when the row
+is first used: rows behind a wrong guess are never judged. Its bans depend on the row and on the text before it alone.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Final
 
 import torch
 
 from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.decoding.guesses import Guesses
-from specdec_cli.decoding.pick import ScoreReading, choices, readings
+from specdec_cli.decoding.pick import Likeliest, ScoreReading, choices, likeliest, not_finite, readings
 from specdec_cli.decoding.scores import LogitsPipeline
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session, shared_length
+from specdec_cli.types import Candidates
+
+Bans = Callable[[Sequence[int], Candidates], Collection[int]]
+"""Which of the likeliest tokens after a text the sound bans."""
+JUDGED: Final = 20
+"""Likeliest tokens of a row that the sound judges."""
 
 
 class NextScores:
     """One model's processed scores after each prefix of a clip's text, kept between calls."""
 
     def __init__(
-        self, session: Session, settings: ScoringConfig, stop_ids: Collection[int], guesses: Guesses | None = None
+        self,
+        session: Session,
+        settings: ScoringConfig,
+        stop_ids: Collection[int],
+        guesses: Guesses | None = None,
+        sound: Bans | None = None,
     ) -> None:
-        self.session, self.pipeline = session, LogitsPipeline(settings, session)
+        self.session, self.pipeline, self.sound = session, LogitsPipeline(settings, session), sound
         self._blocked_s = 0.0  # in calls of the session
         self.guessed = self.guesses_kept = 0  # tokens; each that was kept saved a forward
         self.tail = list[int]()  # the text of the last block, and the block
         self.stop_ids = frozenset(stop_ids)
         self._guesses = guesses if guesses is not None and guesses.most else None
         self._text: list[int] = []  # the text that was scored, guesses included
-        self._rows = torch.empty(0)  # [n, vocab]: row i is after `_text[: _start + i]`
+        self._rows = torch.empty(0)  # [n, vocab]: row i is after `_text[: _start + i]`, before temperature
         self._start = 1  # tokens of `_text` before the first row; without rows, one more than it has
-        self._choices = list[int]()  # the most likely token of each row, once it was fetched
+        self._choices = list[int]()  # the most likely token of the first rows, once it was fetched
+        self._likeliest = list[Likeliest]()  # for the sound, of the first rows, once they were fetched
+        self._judged = 0  # rows, from the first, in which the sound has banned what it bans
+        self._instead = dict[int, int]()  # tokens before a row -> its most likely token, which the sound banned
         self._sure = 0  # tokens of `_text` that are no guesses, or guesses that stood
         self._stepped = False  # whether the last forward was no prefill
         self._name, self._on_cpu = session.model.name, session.model.device.type == "cpu"
@@ -46,7 +65,8 @@ class NextScores:
     def after(self, text: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
         """Processed scores [positions, vocab] after the last prefixes of `text`; the last row follows the whole text.
 
-        Missing rows are scored. `guesses`: whether to score guesses after `text` with them.
+        The sound has banned what it bans. Missing rows are scored. `guesses`: whether to score guesses after `text`
+        with them.
         """
         first = len(text) - positions + 1
         known = self._known(text, first)
@@ -56,15 +76,22 @@ class NextScores:
             self.guesses_kept += len(text) - self._sure
             self._sure = len(text)
         at = first - self._start
-        return self._rows[at : at + positions]
+        if self.sound is not None and self._judged < at + positions:
+            self._judge(text, self.sound, at + positions)
+        return self.pipeline.warped(self._rows[at : at + positions])
+
+    def banned(self, start: int, end: int) -> tuple[int | None, ...]:
+        """For the tokens `start` to `end` - 1 of the text: the most likely one in its place, if the sound banned it."""
+        return tuple(map(self._instead.get, range(start, end)))
 
     def drop_before(self, text: Sequence[int]) -> None:
         """Drops the scores that no continuation of `text` needs; scores of guesses that may come true stay."""
         end = len(text)
-        needed = self._start <= end <= len(self._text) and self._text[:end] == list(text)
+        at = end - self._start
+        needed = at >= 0 and end <= len(self._text) and self._text[:end] == list(text)
         # a copy: the kept rows would hold the memory of all
-        rows = self._rows[end - self._start :].clone() if needed else torch.empty(0)
-        self._keep(self._text, rows, self._sure)
+        rows = self._rows[at:].clone() if needed else torch.empty(0)
+        self._keep(self._text, rows, self._sure, slice(at, None) if needed else slice(0))
 
     def learn(self, text: Sequence[int], own: Iterable[bool]) -> None:
         """Counts the finished caption for guesses; `own` says for each token whether this model chose it."""
@@ -73,10 +100,11 @@ class NextScores:
 
     def choice(self, text: Sequence[int]) -> int:
         """The most likely token after `text`, which was scored. One fetch takes the tokens of all kept rows."""
-        if not self._choices:
+        at = len(text) - self._start
+        if len(self._choices) <= at:
             with self.waiting():
-                self._choices = choices(self._rows, self._name)
-        return self._choices[len(text) - self._start]
+                self._choices += choices(self._rows[len(self._choices) :], self._name)
+        return self._choices[at]
 
     def drawn(self, scores: torch.Tensor, chosen: torch.Tensor) -> int:
         """The id of a token, int64 [1] on the device, that was drawn by scores [1, vocab]."""
@@ -103,7 +131,7 @@ class NextScores:
         self._blocked_s += time.perf_counter() - started
         self._stepped = True
         self._keep(text[:], self.pipeline(text, logits, token), len(text))
-        return self._rows
+        return self.pipeline.warped(self._rows)
 
     def fill_in(self, ids: Sequence[int]) -> None:
         """Fills in the ids of the last tokens that `step` has fed."""
@@ -149,14 +177,41 @@ class NextScores:
         logits = self.session.logits(scored, len(scored) - first - known + 1)
         self._blocked_s += time.perf_counter() - started
         rows = self.pipeline(scored, logits)
-        self._keep(scored, torch.cat((self._rows[at : at + known], rows)) if known else rows, len(text))
+        old = slice(at, at + known) if known else slice(0)
+        self._keep(scored, torch.cat((self._rows[old], rows)) if known else rows, len(text), old)
         self.guessed += len(guess)
         self._stepped = self.session.work.encoder_passes == passes
 
-    def _keep(self, text: list[int], rows: torch.Tensor, sure: int) -> None:
+    def _judge(self, text: Sequence[int], sound: Bans, end: int) -> None:
+        """Lets the sound ban tokens in the rows before `end`, which follow prefixes of `text`, each by its own history.
+
+        One fetch takes what it judges of all kept rows; there is another one where it bans a row's most likely token.
+        """
+        if len(self._likeliest) < end:
+            with self.waiting():
+                self._likeliest += likeliest(self._rows[len(self._likeliest) :], JUDGED)
+        for row in range(self._judged, end):
+            length, found = self._start + row, self._likeliest[row]
+            if not math.isfinite(found.best):
+                with self.waiting():
+                    raise not_finite(self._name)
+            self._instead.pop(length, None)
+            if banned := sound(text[:length], found.candidates):
+                self._rows = self._rows.clone()  # the rows that were given away stay as they are
+                self._rows[row, list(banned)] = -torch.inf
+            if found.id in banned:
+                self._instead[length] = found.id
+                with self.waiting():
+                    found = found._replace(id=choices(self._rows[row : row + 1], self._name)[0])
+            self._choices[row:] = [found.id]
+        self._judged = end
+
+    def _keep(self, text: list[int], rows: torch.Tensor, sure: int, old: slice = slice(0)) -> None:
+        """Replaces the rows; the first ones are the `old` ones."""
         self._text, self._rows, self._sure = text, rows, sure
         self._start = len(text) + 1 - rows.shape[0]
-        self._choices = []
+        self._choices, self._likeliest = self._choices[old], self._likeliest[old]
+        self._judged = len(range(self._judged)[old])
 
     def _next_guess(self, text: Sequence[int]) -> tuple[int, ...]:
         """Tokens that may follow `text`; none after a stop id."""

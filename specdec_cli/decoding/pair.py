@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from specdec_cli.cloud.remote import RemoteModel
     from specdec_cli.cloud.vllm import Vllm
-    from specdec_cli.decoding.next_scores import NextScores
+    from specdec_cli.decoding.next_scores import Bans, NextScores
     from specdec_cli.models.audio_lm import AudioLM
     from specdec_cli.models.engine import Engine
 
@@ -134,6 +134,7 @@ class Pair:
         stop_ids: Collection[int],
         engine: Engine | None = None,
         guesses: Guesses | None = None,
+        sound: Bans | None = None,
     ) -> NextScores:
         """The next-token scores of a loaded model for a clip, with a fresh session."""
         from specdec_cli.decoding.next_scores import NextScores
@@ -142,4 +143,4 @@ class Pair:
         model = self.local(role)
         assert model is not None and prompt is not None, "checked when the pair was made"  # noqa: PT018
         session = Session(model, prompt, capacity(settings), self.vocab_size, engine)
-        return NextScores(session, settings, stop_ids, guesses)
+        return NextScores(session, settings, stop_ids, guesses, sound)

@@ -31,6 +31,8 @@ _COLDEST: Final = 1e-30  # a temperature: below, float32 scores would be infinit
 class LogitsPipeline:
     """Turns a model's raw logits into scores. The prompt counts as history, as in `generate()`.
 
+    Between the call and `warped` the sound may ban tokens (`NextScores`).
+
     The library's processors take rows of one length, but the history of each position of a block is one token longer
     than the one before. Padded in front with tokens that change nothing, all rows go through in one call. Nothing is
     fetched from the device.
@@ -57,7 +59,7 @@ class LogitsPipeline:
                 self._warpers.append(TopPLogitsWarper(settings.top_p))
 
     def __call__(self, text: Sequence[int], logits: torch.Tensor, last: torch.Tensor | None = None) -> torch.Tensor:
-        """Scores [m, vocab] for the m positions that end a text; softmax gives the distribution to draw from.
+        """Scores [m, vocab] for the m positions that end a text, before `warped`.
 
         Row i of the logits [m, vocab] follows text[: len(text) - m + 1 + i], so the last row follows the whole text.
         `last` is the text's last token, int64 [1] on the device, if the host has not read it (`UNREAD`).
@@ -74,6 +76,10 @@ class LogitsPipeline:
         if self._min_new_tokens and (early := self._min_new_tokens - (len(text) - len(scores) + 1)) > 0:
             scores = scores.clone()
             scores[:early] = scores[:early].index_fill(1, self._end_ids, -torch.inf)  # too few tokens for an end
+        return scores
+
+    def warped(self, scores: torch.Tensor) -> torch.Tensor:
+        """Scores [m, vocab] after temperature, top-k and top-p: softmax gives the distribution to draw from."""
         return self._warpers(self._prompt, scores) if self._warpers else scores
 
     def fill_in(self, ids: Sequence[int]) -> None:

@@ -69,11 +69,13 @@ class LocalVerifier:
             scores = self.scores.after(written)
             decided += self.scores.readings(scores, None, self.top_n)
             written.append(self._own(scores[0], decided[-1], draws))
+        instead = self.scores.banned(len(text), len(written))
         self.scores.drop_before(written)
         ties = sum(row.ties(self._tolerance) for row in decided)
         ms, prefilled = self.scores.clock_ms - started_ms, self.session.work.encoder_passes > passes
         likeliest = tuple(row.candidates for row in decided) if self.top_n else None
-        return Verdict(accepted, token, tuple(written[verified:]), ties, ms, prefilled, likeliest=likeliest)
+        run_on_ids = tuple(written[verified:])
+        return Verdict(accepted, token, run_on_ids, ties, ms, prefilled, likeliest=likeliest, instead=instead)
 
     def _own(self, scores: torch.Tensor, row: ScoreReading, draws: torch.Generator) -> int:
         """The cloud's own token by its processed scores [vocab]: the most likely one, or one that is drawn."""

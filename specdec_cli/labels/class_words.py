@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from specdec_cli.labels.extraction import Ending
 from specdec_cli.labels.lexicon import Lexicon
@@ -20,6 +20,9 @@ from specdec_cli.labels.probabilities import Decode
 from specdec_cli.labels.units import ENDS, GAP, units
 from specdec_cli.labels.vocabulary import Meaning, Steps
 from specdec_cli.prompts import Language
+
+if TYPE_CHECKING:
+    from specdec_cli.models.processor import Processor
 
 Words = Mapping[str, Mapping[str, str]]
 """Language -> attribute -> the words with which a model of fixed wording names its classes, and nothing else."""
@@ -55,7 +58,7 @@ class ClassWords:
     def __init__(
         self, lexicon: Lexicon, attributes: Collection[str], decode: Decode, words: Words | None = None
     ) -> None:
-        self._lexicon, self._attributes, self._decode = lexicon, frozenset(attributes), decode
+        self._lexicon, self.attributes, self._decode = lexicon, frozenset(attributes), decode
         self._fixed = defaultdict[tuple[str, Steps], set[str]](set)
         for language, of in (words or {}).items():
             for name, own in of.items():
@@ -66,7 +69,7 @@ class ClassWords:
         for language, vocabulary in lexicon.vocabularies.items():
             for steps, meaning in vocabulary.meanings.items():
                 self._phrases[language][steps[0][0]].append(steps)
-                if any(name in self._attributes for name, _ in meaning.said):
+                if any(name in self.attributes for name, _ in meaning.said):
                     self._add(steps)
         self.touches = lru_cache(maxsize=1 << 16)(self._touches)
         self.naming = lru_cache(maxsize=1 << 14)(self._naming)
@@ -119,11 +122,11 @@ class ClassWords:
     def _find(self, row: Steps, fresh: int, language: Language, marked: bool) -> Naming:
         """See `_naming`: the last sentence in units, the token's first unit, and whether a mark ends the token."""
         end = self._lexicon.last(row, language)
-        named = {one for one in _named(end) if one.attribute in self._attributes}
+        named = {one for one in _named(end) if one.attribute in self.attributes}
         if fixed := self._fixed_wording(row, language):
             return frozenset(one._replace(sure=True) for one in named if one.attribute in fixed)
         is_ended = end.start < len(row)
-        if is_ended and (end.is_noun or not named or {name for name, _ in end.named} - self._attributes):
+        if is_ended and (end.is_noun or not named or {name for name, _ in end.named} - self.attributes):
             return _NOTHING
         is_new = is_ended
         if is_ended and end.start < fresh:  # the text has begun this phrase: what has it named so far?
@@ -160,13 +163,13 @@ class ClassWords:
         `has_noun`: the words so far have their noun, so that the phrase goes with the same noun or needs none.
         """
         names = {name for name, _ in meaning.said}
-        nouns = {name for name, _ in named} if has_noun else self._attributes
+        nouns = {name for name, _ in named} if has_noun else self.attributes
         said = frozenset((name, class_) for name, class_ in meaning.said if name in nouns)
         if meaning.topics:
             return None
         if said:
-            return said - named if said <= named or has_noun or names <= self._attributes else None
-        is_elsewhere = has_noun and ("nothing" in meaning.markers or (names and names <= self._attributes))
+            return said - named if said <= named or has_noun or names <= self.attributes else None
+        is_elsewhere = has_noun and ("nothing" in meaning.markers or (names and names <= self.attributes))
         return said if is_elsewhere else None
 
 
@@ -195,3 +198,9 @@ def _begins(steps: Sequence[str], tail: Sequence[str], *, is_latin: bool) -> boo
     if is_latin:
         return len(steps[last].removesuffix("*")) > len(tail[last]) and steps[last].startswith(tail[last])
     return steps[last] == tail[last] and len(steps) > len(tail) and steps[last + 1] != GAP
+
+
+@lru_cache(maxsize=4)  # variants of a captioner, and clips of a server, share them
+def class_words(lexicon: Lexicon, attributes: tuple[str, ...], writer: Processor) -> ClassWords:
+    """The class words of a model's vocabulary."""
+    return ClassWords(lexicon, attributes, writer.text, getattr(writer.config, "specdec_words", None))

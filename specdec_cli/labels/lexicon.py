@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from statistics import multimode
 from typing import Final, get_args
 
+from specdec_cli.errors import ConfigError
 from specdec_cli.labels.extraction import Caption, Ending, Reading, Strength
 from specdec_cli.labels.lexicon_file import LexiconFile, Span, read_lexicon, rules_of, shipped
 from specdec_cli.labels.units import folded
@@ -31,6 +34,7 @@ class Lexicon:
     """
 
     def __init__(self, files: Sequence[LexiconFile]) -> None:
+        self._files = files
         self._rules = rules = rules_of(file.attributes for file in files)
         self.attributes: Mapping[str, tuple[str, ...]] = {name: tuple(each.classes) for name, each in rules.items()}
         self.table_words = {name: dict[str, str | None].fromkeys(NOT_GIVEN) for name in rules}
@@ -61,6 +65,20 @@ class Lexicon:
     def measured(self) -> tuple[str, ...]:
         """The attributes whose classes have limits of a measured figure."""
         return tuple(name for name, rules in self._rules.items() if rules.measured)
+
+    def limited(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        """Those `names`, or all `measured` ones; raises ConfigError for one that has no limits (`decoding.sound`)."""
+        for name in names or ():
+            if name not in self.measured:
+                hint = f"With limits in the lexicon: {', '.join(self.measured) or 'none'}."
+                raise ConfigError(f"decoding.sound names {name!r}, for which the lexicon has no limits.", hint=hint)
+        return self.measured if names is None else tuple(name for name in self.measured if name in names)
+
+    @cached_property
+    def digest(self) -> str:
+        """Identifies what the lexicon says."""
+        content = json.dumps([file.model_dump(mode="json") for file in self._files], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def allows(self, attribute: str, class_: str, labels: Mapping[str, str | None], measured: Measured) -> bool | None:
         """Whether the sound allows a text with these labels to name a class of a measured attribute (`Fit.decided`).
@@ -149,9 +167,7 @@ class Lexicon:
                 return next(one for one in left if one.class_ in most)
         return None
 
-    def claims(
-        self, labels: Mapping[str, str | None], measured: Measured, *, nominal: bool = False
-    ) -> tuple[Claim, ...]:
+    def claims(self, labels: Mapping[str, str | None], measured: Measured) -> tuple[Claim, ...]:
         """One claim for every attribute that can be measured: its class, its figure, and the values that fit the class.
 
         Of several entries under `measured` the first counts whose `where` the labels satisfy and which has the class;
@@ -161,6 +177,6 @@ class Lexicon:
         for name, rules in self._rules.items():
             said, right = labels.get(name), [fit for fit in rules.measured if fit.where.items() <= labels.items()]
             for fit in [fit for fit in right if said in fit.classes][:1] or right[:1]:
-                span = fit.decided(said or "") if nominal else fit.classes.get(said or "", Span())
+                span = fit.classes.get(said or "", Span())
                 claims.append(Claim(name, said, fit.figure, getattr(measured, fit.figure), span.least, span.most))
         return tuple(claims)

@@ -81,13 +81,16 @@ class Fit(_Part):
     bands: list[Annotated[float, Field(ge=0)]] = []  # how far beyond each border both of its classes fit; none: 0
 
     def decided(self, class_: str) -> Span:
-        """Values at which the sound allows a class: up to its borders and their bands; without borders its limits."""
-        if not self.borders or class_ not in self.classes:
-            return self.classes.get(class_, Span())
-        at, bands = list(self.classes).index(class_), self.bands or [0.0] * len(self.borders)
-        least = self.borders[at - 1] - bands[at - 1] if at else None
-        most = self.borders[at] + bands[at] if at < len(self.borders) else None
-        return Span(least=least, most=most)
+        """Values at which the sound allows a class: within its limits, its borders and their bands."""
+        limits, names = self.classes[class_], list(self.classes)
+        if not self.borders:
+            return limits
+        edges = [*zip(self.borders, self.bands or [0.0] * len(self.borders), strict=True)]
+        at = names.index(class_)
+        below, above = edges[at - 1 : at] if at else [], edges[at : at + 1]
+        least = [border - band for border, band in below] + [limits.least] * (limits.least is not None)
+        most = [border + band for border, band in above] + [limits.most] * (limits.most is not None)
+        return Span(least=max(least, default=None), most=min(most, default=None))
 
     @field_validator("borders", "bands")
     @classmethod

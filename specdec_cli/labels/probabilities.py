@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -80,30 +80,6 @@ class Scorer:
                     edge=next(filter(None, map(word.edge_class, word.places)), None),
                 )
         return found
-
-
-def rivals(
-    lexicon: Lexicon,
-    attributes: Collection[str],
-    ids: Sequence[int],
-    at: int,
-    token: int,
-    decode: Decode,
-    language: Language,
-) -> Iterator[tuple[str, Collection[str]]]:
-    """The classes that another token in place of token `at` of `ids` may name: none, one, or all of the phrases begun.
-
-    Yields each of the `attributes` whose class is decided at that token, with these classes.
-    """
-    named = {name: found for name, found in lexicon.namings(decode(ids), language).items() if name in attributes}
-    if not named:
-        return
-    tokens = [Token(id_, "edge", ("edge", ())) for id_ in ids]
-    texts, rows = _read(ids, decode)
-    for name, reading in named.items():
-        word = _Word(lexicon, language, reading, tokens, decode, texts, rows)
-        if at in word.places:
-            yield name, word.shares(at, token)
 
 
 def _read(ids: Sequence[int], decode: Decode) -> tuple[list[str], list[list[str]]]:

@@ -22,9 +22,13 @@ from specdec_cli.cloud.http import FORGOTTEN, MalformedError
 from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.guesses import Guesses, GuessTable, key_of
-from specdec_cli.decoding.next_scores import NextScores
+from specdec_cli.decoding.next_scores import Bans, NextScores
 from specdec_cli.decoding.pick import choices
 from specdec_cli.decoding.verify import LocalVerifier
+from specdec_cli.errors import ConfigError
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.class_words import class_words
+from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
@@ -130,13 +134,24 @@ class Service:
         name, most = model.weights or model.name, clip.guess_tokens
         key = key_of(name, "cloud", prompt.ids)
         guesses = Guesses(self._guess_table, key, most, clip.longest)
-        scores = NextScores(session, clip.scoring, clip.stop_ids, guesses)
+        scores = NextScores(session, clip.scoring, clip.stop_ids, guesses, self._bans(clip.sound))
         synonyms = clip.synonyms or NO_SYNONYMS
         verifier = LocalVerifier(scores, clip.acceptance, clip.longest, clip.top_n or 0, synonyms)
         # scores are kept after the prompt, and of guesses that may stand
         scores_bytes = 4 * clip.vocab_size * (1 + clip.guess_tokens)
         taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + scores_bytes
         return HeldClip(id_, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))
+
+    def _bans(self, sound: wire.ClipFigures | None) -> Bans | None:
+        """What the sound of a clip bans, by the shipped lexicon. Refuses attributes without limits."""
+        if sound is None:
+            return None
+        lexicon = Lexicon.shipped()
+        try:
+            words = class_words(lexicon, lexicon.limited(sound.attributes), self._model.processor)
+        except ConfigError as error:
+            raise MalformedError(error.message) from error
+        return Grounding(lexicon, sound.language, lambda: sound.measured, words).banned
 
     def _answer(
         self, held: HeldClip, block: wire.BlockRequest | None, draft: Draft, started: float, left: threading.Event
@@ -177,6 +192,7 @@ def _info(model: AudioLM) -> wire.Info:
         identity=f"sha256:{hashlib.sha256(facts.encode()).hexdigest()[:32]}",
         vocab_size=processor.vocab_size,
         eos_ids=list(processor.eos_ids),
+        lexicon=Lexicon.shipped().digest,
     )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-_OF_ROUNDS: Final = frozenset({"hidden_ms"})
-_REASONS: Final = ("learned",)
+_OF_ROUNDS: Final = frozenset({"hidden_ms", "stood"})
+_REASONS: Final = ("learned", "sound")
 """Reasons why the cloud got a block."""
 _OF_TOTALS: Final = frozenset({"run_on", "hidden_ms", "thrown_away"})
-_OF_SETTINGS: Final = frozenset({"draft_ahead", "gate_weights", "wake_weights"})
-"""Settings that changed no caption, or that belonged to the gate `learned`."""
+_OF_SETTINGS: Final = frozenset({"draft_ahead", "gate_weights", "wake_weights", "grounded", "arbitrates"})
+"""Settings that changed no caption, or that belonged to the gate `learned` and to what `sound` replaces."""
 
 
 def round_fields(values: Any) -> Any:

@@ -14,8 +14,16 @@ from specdec_cli.transcript.round import Round
 from specdec_cli.types import Finished
 
 
-def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: bool) -> Totals:
-    """Sums over the rounds of one clip. `cloud_takes_part`: in the mode, an edge drafts and a cloud verifies."""
+def totals(
+    rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: bool, sound_decides: bool = False
+) -> Totals:
+    """Sums over the rounds of one clip.
+
+    Args:
+        rounds, finished: of the clip.
+        cloud_takes_part: in the mode, an edge drafts and a cloud verifies.
+        sound_decides: the sound may ban tokens.
+    """
     escalated = [each for each in rounds if each.escalated]
     sources = Counter(source for each in rounds for source in each.source)
     drafted = sum(len(each.draft_ids) for each in escalated)
@@ -41,6 +49,7 @@ def totals(rounds: Sequence[Round], finished: Finished, *, cloud_takes_part: boo
         encoder_passes=EncoderPasses(
             edge=edge.encoder_passes if edge else None, cloud=cloud.encoder_passes if cloud else None
         ),
+        sound=sum(len(each.sound) for each in rounds) if sound_decides else None,
     )
 
 

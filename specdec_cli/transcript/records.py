@@ -111,6 +111,7 @@ class Totals(Record):
     forwards_edge: int | None = Field(description="runs of the edge's language model, prefill included")
     forwards_cloud: int | None = Field(description="runs of the cloud's language model, prefill included")
     encoder_passes: EncoderPasses
+    sound: int | None = maybe("committed tokens in whose place the sound banned the likeliest; null: it bans nothing")
 
 
 class Timing(Record):

@@ -81,8 +81,8 @@ class Round(Record):
     """sent for this round, repeats included; null for a loaded cloud"""
     bytes_down: int | None = None
     """received for it; null for a loaded cloud"""
-    stood: tuple[int, ...] = ()
-    """places in the draft of tokens that the cloud would have replaced: their class fits the sound, its own does not"""
+    sound: tuple[tuple[int, int], ...] = ()
+    """[place, id]: a committed token, and the likeliest one in its place, which the sound banned"""
     waking: bool = False
     """whether the gate decided by the wake threshold, on the first call"""
     draft_text: str = ""
@@ -122,7 +122,7 @@ class Round(Record):
             near_ties=None if verdict is None else verdict.near_ties,
             bytes_up=None if verdict is None else verdict.bytes_up,
             bytes_down=None if verdict is None else verdict.bytes_down,
-            stood=(verdict and verdict.stood) or (),
+            sound=tuple((at, token.instead) for at, token in enumerate(block.tokens) if token.instead is not None),
             waking=draft.gate_state.waking,
             draft_text=writer.text(draft.ids),
             committed_text=committed_text,

@@ -17,6 +17,7 @@ from specdec_cli.types import TOKEN_GATES, Mode
 if TYPE_CHECKING:
     from specdec_cli.config import Config
     from specdec_cli.inputs.recording import InputFile
+    from specdec_cli.labels.lexicon import Lexicon
 
 SUGGESTED: Final = "suggested"  # recorded setting: what the checkpoints add to settings that were left open
 _MODEL: Final = tuple(ModelInfo.model_fields)
@@ -35,17 +36,14 @@ class Terms:
     cloud: str | None
     mode: Mode | None = None  # None: not compared
     labels: bool | None = None  # whether transcripts have them; None: not compared
-    measured: bool | None = None
 
     @classmethod
-    def of(cls, config: Config, labels: bool | None = None, measured: bool | None = None) -> Terms:
-        """The terms of a run with `config`."""
+    def of(cls, config: Config, lexicon: Lexicon, labels: bool | None = None) -> Terms:
+        """The terms of a run with `config`; `lexicon` and errors as in `recorded_settings`."""
         edge = config.edge.model if config.edge is not None and "edge" in config.models else None
         cloud = config.cloud.label if config.cloud is not None and "cloud" in config.models else None
-        prompt, settings = (config.prompt.language, config.instruction()), recorded_settings(config)
-        if config.gate.grounded and measured is False:
-            measured = None  # the lexicon decides
-        return cls(*prompt, settings, edge, cloud, config.decoding.mode, labels, measured)
+        prompt, settings = (config.prompt.language, config.instruction()), recorded_settings(config, lexicon)
+        return cls(*prompt, settings, edge, cloud, config.decoding.mode, labels)
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
         """The transcript of a recording that fails before a model reads it."""
@@ -58,7 +56,7 @@ class Terms:
         """Yields every model and setting of a transcript that differs. A transcript of a failure may name no models."""
         made: dict[str, object] = {name: getattr(head, name) for name in ("mode", "language", "prompt")}
         if head.caption is not None:
-            made |= {name: getattr(head, name) is not None for name in ("labels", "measured")}
+            made["labels"] = head.labels is not None
         known = {name: now for name in made if (now := getattr(self, name)) is not None}
         yield from differing({name: made[name] for name in known}, known)
         if head.models.names:
@@ -66,13 +64,16 @@ class Terms:
         yield from differing(head.settings, self.settings, but=_NOT_COMPARED)
 
 
-def recorded_settings(config: Config) -> dict[str, object]:
-    """Every setting that shapes a caption."""
+def recorded_settings(config: Config, lexicon: Lexicon | None = None) -> dict[str, object]:
+    """Every setting that shapes a caption; `lexicon` says what the sound bans, None: that is left out.
+
+    Raises ConfigError if it has no limits for an attribute in `decoding.sound`.
+    """
     gate = Gate.of(config)
     has_threshold = gate.name not in ("always", "never")
     wakes = config.decoding.defers and config.decoding.mode == "hybrid"
     return {
-        **config.decoding.model_dump(mode="json", exclude={"mode"}),
+        **config.decoding.model_dump(mode="json", exclude={"mode", "sound"}),
         "cost_ratio": config.decoding.cost_ratio if config.decoding.adapts else None,
         "closing": "on" if config.closes else None,
         "gate": gate.name,
@@ -80,9 +81,8 @@ def recorded_settings(config: Config) -> dict[str, object]:
         "wake": gate.wake if has_threshold and wakes else None,
         "stop_drafting": gate.stop_drafting if gate.name in TOKEN_GATES else None,
         "acceptance": config.acceptance_rule if config.decoding.mode in ("hybrid", "lossless") else None,
-        **config.acceptance.rules().model_dump(mode="json", exclude={"rule"}),
-        "grounded": config.gate.grounded or None,
-        "arbitrates": config.arbitrates or None,
+        **config.acceptance.model_dump(mode="json", exclude={"rule"}),
+        **({} if lexicon is None else sound_settings(config, lexicon)),
         "style": config.prompt.style,
         "system": config.prompt.system,
         "segment_s": config.audio.length_s,
@@ -93,6 +93,12 @@ def recorded_settings(config: Config) -> dict[str, object]:
             if model is not None and model.own_instruction is not None
         },
     }
+
+
+def sound_settings(config: Config, lexicon: Lexicon) -> dict[str, object]:
+    """The attributes whose classes the sound decides, and the digest of the lexicon by which it does."""
+    sound = lexicon.limited(config.decoding.sound)
+    return {"sound": list(sound) or None, "lexicon": lexicon.digest if sound else None}
 
 
 def differing(there: Mapping[str, Any], here: Mapping[str, Any], but: frozenset[str] = frozenset()) -> Iterator[Change]:

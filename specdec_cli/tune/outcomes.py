@@ -16,7 +16,6 @@ from specdec_cli.evaluate.gap import AtCost, GapClosed, Spent, measure_gap
 from specdec_cli.evaluate.quality import heard_and_measured, label_hits
 from specdec_cli.evaluate.text_scores import clip_chrf, describe
 from specdec_cli.labels import Lexicon
-from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.references import Reference
 from specdec_cli.prompts import Language
 from specdec_cli.stats import Figures, Interval, Resampler, Values, mean
@@ -211,15 +210,10 @@ def swept(
     traces: Sequence[Trace],
     quality: CaptionQuality,
     seed: int,
-    sounds: Sequence[Grounding | None],
     prefill: float = PREFILL,
 ) -> SettingOutcome:
-    """A candidate replayed on every clip. Time counts in forwards of one token; a clip's first call takes `prefill`.
-
-    `sounds` hold the measured sound of each clip.
-    """
-    pairs = zip(traces, sounds, strict=True)
-    found = [candidate.replay(trace, seed, sound) for trace, sound in pairs]
+    """A candidate replayed on every clip. Time counts in forwards of one token; a clip's first call takes `prefill`."""
+    found = [candidate.replay(trace, seed) for trace in traces]
     rows = [(each.rounds, each.escalations, len(t.cloud.ids)) for each, t in zip(found, traces, strict=True)]
     rounds, calls, alone = np.array(rows, dtype=np.float64).T
     time = np.where(calls > 0, prefill + calls - 1, 0.0)

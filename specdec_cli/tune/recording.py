@@ -14,12 +14,13 @@ from pydantic import Field, ValidationError
 from specdec_cli import interrupts
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
-from specdec_cli.config.decoding_schema import AcceptanceConfig
+from specdec_cli.config.decoding_schema import AcceptanceRules
 from specdec_cli.decoding.assemble import ends_of
 from specdec_cli.decoding.draft import Drafter
 from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.next_scores import Bans
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.decoding.pick import choices
 from specdec_cli.decoding.prefill import CloudPrefill
@@ -28,20 +29,18 @@ from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import AudioContentError, TranscriptError, WrongFileError, as_specdec_error
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.journal import Change, Journal, StoredLine, Watch
-from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.processor import Prompt
 from specdec_cli.stats import Figures
 from specdec_cli.targets import RECORDINGS
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.transcript.terms import SUGGESTED, differing
-from specdec_cli.types import Measured
 
 _RECORDING: Final = b'{"recording"'
 _Step = tuple[str, str, Callable[[], "Trace | Transcript"]]
 """What is shown, the recording, and what makes a line of the journal."""
 _SHAPING: Final = (
     *("max_new_tokens", "min_new_tokens", "sentences", "repetition_penalty", "no_repeat_ngram", "loop_period"),
-    *("stop_strings", "closing", "system", SUGGESTED),
+    *("stop_strings", "closing", "system", "sound", "lexicon", SUGGESTED),
 )
 
 
@@ -64,7 +63,6 @@ class Trace(Figures):
     edge: Track = Field(description="the text that the edge writes alone")
     cloud: Track = Field(description="the text that the cloud writes alone, which is that of a lossless run")
     cloud_caption: str
-    measured: Measured | None = Field(default=None, description="figures of the sound; null: nothing is set against it")
 
 
 def record(captioner: Captioner, path: str) -> Trace:
@@ -80,7 +78,8 @@ def record(captioner: Captioner, path: str) -> Trace:
     if run.error is not None:
         raise run.error
     assert run.prompts is not None  # what has no error has prompts
-    edge, cloud = record_tracks(captioner.pair, captioner.config, *run.prompts, captioner.class_groups)
+    bans = run.sound.banned if run.sound is not None else None
+    edge, cloud = record_tracks(captioner.pair, captioner.config, *run.prompts, captioner.class_groups, bans)
     return Trace(
         file=path,
         sha256=recording.sha256,
@@ -89,16 +88,7 @@ def record(captioner: Captioner, path: str) -> Trace:
         edge=edge,
         cloud=cloud,
         cloud_caption=captioner.decode(cloud.ids),
-        measured=None if run.sound is None else run.sound.measured,
     )
-
-
-def sound_of(trace: Trace, captioner: Captioner) -> Grounding | None:
-    """The clip's measured sound beside the claims of its captions; None: nothing was measured."""
-    measured = trace.measured
-    if measured is None:
-        return None
-    return captioner.grounding(lambda: measured, captioner.config.prompt.language)
 
 
 def setup_of(captioner: Captioner) -> dict[str, object]:
@@ -109,27 +99,31 @@ def setup_of(captioner: Captioner) -> dict[str, object]:
         "language": config.prompt.language,
         "prompt": config.instruction(),
         "audio": config.audio.recorded(),
-        "measured": captioner.setup.grounds is not None,
         **{name: settings.get(name) for name in _SHAPING},
     }
 
 
 def record_tracks(
-    pair: Pair, config: Config, edge_prompt: Prompt | None, cloud_prompt: Prompt | None, groups: Groups
+    pair: Pair,
+    config: Config,
+    edge_prompt: Prompt | None,
+    cloud_prompt: Prompt | None,
+    groups: Groups,
+    sound: Bans | None = None,
 ) -> tuple[Track, Track]:
     """The edge's and the cloud's text of a clip, each scored by both models at every position.
 
     Each model encodes the clip once: the cloud's text is decoded losslessly, and the other model's scores along a text
     are one more pass over it. Mode, gate and acceptance rule of `config`, which is greedy, do not count; `groups` are
-    those of the gate class-entropy.
+    those of the gate class-entropy. `sound` bans tokens of both.
     """
     edge_ids, cloud_ids = ends_of(pair, config)  # those of hybrid mode, in which the recordings are replayed
     settings = config.decoding.model_copy(update={"mode": "lossless", "cloud_prefill": "lazy"})
     language = config.prompt.language if config.closes else None
     stop = StopRules(settings, cloud_ids, pair.writer.text, language, edge_ids)
-    drafter = Drafter(pair.next_scores("edge", edge_prompt, settings, edge_ids))
-    cloud_scores = pair.next_scores("cloud", cloud_prompt, settings, cloud_ids)
-    verifier = LocalVerifier(cloud_scores, AcceptanceConfig(), settings.max_new_tokens)
+    drafter = Drafter(pair.next_scores("edge", edge_prompt, settings, edge_ids, sound=sound))
+    cloud_scores = pair.next_scores("cloud", cloud_prompt, settings, cloud_ids, sound=sound)
+    verifier = LocalVerifier(cloud_scores, AcceptanceRules(), settings.max_new_tokens)
     gate = Gate("always")
     loop = Loop(drafter, verifier, gate, stop, settings, CloudPrefill("lazy"))
     for _ in loop.run():

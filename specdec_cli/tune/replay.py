@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -20,9 +20,6 @@ from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.length import MOST_DEFERRED, most_deferred
 from specdec_cli.tune.recording import Trace
 from specdec_cli.types import LOW_IS_UNSURE, TOKEN_GATES, GateName
-
-if TYPE_CHECKING:
-    from specdec_cli.labels.grounding import Grounding
 
 RATES: Final = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8)
 """Shares of the blocks that thresholds are chosen for."""
@@ -65,8 +62,8 @@ class Candidate:
             f"{self.gate} {self.wake:g}, deferred" if self.deferred else f"{self.gate} {self.threshold:g}, k {self.k}"
         )
 
-    def replay(self, trace: Trace, seed: int, sound: Grounding | None = None) -> Replayed:
-        """What the setting would do with a clip; the random gate draws for each clip anew. `sound` as in `replay`."""
+    def replay(self, trace: Trace, seed: int) -> Replayed:
+        """What the setting would do with a clip; the random gate draws for each clip anew."""
         gate = Gate(
             self.gate,
             self.threshold,
@@ -74,7 +71,7 @@ class Candidate:
             stop_drafting=self.stop_drafting,
             generator=torch.Generator().manual_seed((seed + int(trace.sha256[:15], 16)) % 2**63),
         )
-        return replay(trace, gate, self.k, defer=self.deferred, sound=sound)
+        return replay(trace, gate, self.k, defer=self.deferred)
 
 
 def candidates(
@@ -123,11 +120,10 @@ class Replayed:
     exact: bool
 
 
-def replay(trace: Trace, gate: Gate, k: int, *, defer: bool = False, sound: Grounding | None = None) -> Replayed:
+def replay(trace: Trace, gate: Gate, k: int, *, defer: bool = False) -> Replayed:
     """Runs `gate` over a trace, without the models: blocks of `k` tokens, greedy acceptance, no loops.
 
-    With `defer` a block is the rest of the caption, and `gate.wake` is the threshold until one is escalated. With
-    `sound` a block whose claims contradict it is escalated, too, and a class that fits it may stand.
+    With `defer` a block is the rest of the caption, and `gate.wake` is the threshold until one is escalated.
 
     Exact while the run stands on one of the two recorded texts. It leaves them where the gate keeps a token that the
     cloud would have changed, and a later block is escalated: from there the replay keeps the text that it is on and
@@ -143,20 +139,12 @@ def replay(trace: Trace, gate: Gate, k: int, *, defer: bool = False, sound: Grou
         state = gate.open(waking=defer and not escalations, whole=defer)
         crossed, size = _escalated(state, drafted)
         block = [token.id for token in drafted[:size]]
-        if crossed is None and sound is not None and sound.contradicts(ids, block):
-            crossed = size - 1
         rounds += 1
         spent += size
         # after the first token that is not the text's own, a block's evidence is that of the recorded text
         departs = _agreement(drafted, track.ids[position:])
         exact = exact and (departs >= size or (crossed is not None and crossed <= departs))
         accepted = size if crossed is None else _agreement(drafted[:size], track.target[position:])
-        while sound is not None and accepted < size:
-            if not sound.arbitrates or not sound.stands(ids, block, accepted, track.target[position + accepted]):
-                break
-            exact = exact and block[accepted] == track.ids[position + accepted]
-            accepted += 1
-            accepted += _agreement(drafted[accepted:size], track.target[position + accepted :])
         ids += block[:accepted]
         position += accepted
         if crossed is None:

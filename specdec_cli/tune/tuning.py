@@ -19,7 +19,7 @@ from specdec_cli.labels.references import Reference, counted
 from specdec_cli.stats import Interval
 from specdec_cli.tune.choosing import best_of, worth_running
 from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome, Tuning, confirmed, swept
-from specdec_cli.tune.recording import StoredRecordings, Trace, sound_of
+from specdec_cli.tune.recording import StoredRecordings, Trace
 from specdec_cli.tune.replay import Candidate, candidates
 from specdec_cli.tune.tuning_plan import TuningPlan, groups_of, require_clips, split
 
@@ -58,7 +58,7 @@ def tune(
     quality = CaptionQuality(lexicon, references, captioner.config.prompt.language, captioner.decode)
     split_by, groups = groups_of(traces, references)
     choosing, held_out = split(traces, groups, plan.seed)
-    chosen = worth_running(_sweep(plan, choosing, captioner, quality, watch), plan)
+    chosen = worth_running(_sweep(plan, choosing, quality, watch), plan)
     runs, held_out = _confirm(_variants(captioner, chosen), held_out, quality, journal, watch)
     alone = Baselines.of(held_out, quality, plan.seed)
     ends, best = alone.gap(alone.cloud), best_of(runs, alone, plan)
@@ -131,17 +131,14 @@ def _reason(plan: TuningPlan, needed: int | None) -> str:
     return f"{reason}. If the largest gain is what it seems, some {needed:,} recordings would show it."
 
 
-def _sweep(
-    plan: TuningPlan, traces: Sequence[Trace], captioner: Captioner, quality: CaptionQuality, watch: Watch
-) -> list[SettingOutcome]:
+def _sweep(plan: TuningPlan, traces: Sequence[Trace], quality: CaptionQuality, watch: Watch) -> list[SettingOutcome]:
     """Every candidate replayed on every clip."""
-    sounds = [sound_of(trace, captioner) for trace in traces]
     found = list(candidates(traces, plan.gates, plan.ks, defers=plan.cost != "blocks"))
     outcomes: list[SettingOutcome] = []
     watch.begin(len(found))
     for candidate in found:
         watch.step(f"replaying {candidate.label}")
-        outcomes.append(swept(candidate, traces, quality, plan.seed, sounds))
+        outcomes.append(swept(candidate, traces, quality, plan.seed))
         watch.advance()
     return outcomes
 

@@ -17,6 +17,7 @@ from specdec_cli.batch.tasks import Outcome, Stopped
 from specdec_cli.cli.app import load
 from specdec_cli.config import load_config
 from specdec_cli.errors import SpecdecError
+from specdec_cli.labels import Lexicon
 from specdec_cli.transcript.records import ModelInfo, Models, Transcript
 from specdec_cli.transcript.terms import recorded_settings
 from specdec_cli.types import ExportFormat
@@ -29,7 +30,7 @@ MADE = {
     "mode": "edge",
     "language": CONFIG.prompt.language,
     "prompt": CONFIG.instruction(),
-    "settings": recorded_settings(CONFIG),
+    "settings": recorded_settings(CONFIG, Lexicon.shipped()),
     "duration_s": 0.2,
     "models": Models(edge=ModelInfo(name=CONFIG.edge.model, dtype="float32", device="cpu"), cloud=None),
 }

@@ -82,7 +82,6 @@ def test_captions_that_contradict_the_sound_are_marked_in_lines_and_exports(batc
     for name, line in lines.items():
         assert line.agrees["rate"] is False
         assert "contradicts" in line.flags
-        assert {each.reason for each in line.rounds if each.escalated} == {"sound"}
         assert '"contradicts"' in (Path("texts") / name).with_suffix(".TextGrid").read_text("utf-8")
     assert Path("texts/out.csv").read_text("utf-8").count("contradicts") == 2
 

@@ -26,14 +26,17 @@ def test_figures_and_what_agrees_stand_in_the_transcript(specdec, recordings):
     assert alone["agrees"] == line["agrees"]
     plain = json.loads(specdec("caption", "--json", recordings[0]).out)
     assert (plain["measured"], plain["agrees"]) == (alone["measured"], alone["agrees"])
-    off = json.loads(specdec("caption", "--json", "--labels", "--set", "gate.grounded=false", recordings[0]).out)
-    assert not {"measured", "agrees"} & off.keys()
+    off = json.loads(specdec("caption", "--json", "--set", "decoding.sound=[]", recordings[0]).out)
+    assert off["measured"] == line["measured"]
 
 
 @pytest.mark.ci
-def test_figures_are_not_mixed_with_lines_that_lack_them(specdec, recordings):
-    command = ("batch", *recordings, "-o", "out.jsonl", "--labels")
-    assert specdec(*command, "--measure").code == 0
-    assert specdec(*command).code == 0  # figures are there anyway
-    mixed = specdec(*command, "--set", "gate.grounded=false")
-    assert (mixed.code, "measured was true and is false" in mixed.err) == (2, True)
+def test_captions_of_another_sound_are_not_mixed(specdec, recordings):
+    command = ("batch", *recordings, "-o", "out.jsonl")
+    assert specdec(*command).code == 0
+    mixed = specdec(*command, "--set", "decoding.sound=[pitch]")
+    assert mixed.code == 2
+    assert "sound was [rate, pitch, range, volume, pauses] and is [pitch]" in mixed.err
+    unknown = specdec(*command, "--set", "decoding.sound=[mood]")
+    assert unknown.code == 2
+    assert "for which the lexicon has no limits" in unknown.err

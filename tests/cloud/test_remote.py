@@ -185,6 +185,9 @@ class Anything(RemoteModel):
 
     def require_fit(self, call: Call) -> None: ...
 
+    def sound_fault(self, lexicon: str) -> str | None:
+        raise AssertionError
+
     def verifier(self, clip: RemoteClip) -> RemoteVerifier:
         raise AssertionError
 

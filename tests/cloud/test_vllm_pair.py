@@ -71,7 +71,10 @@ class Servers:
 
     def config(self, folder: Path, **given: Any) -> Path:
         """A configuration file; `given`: more settings of the edge."""
-        found: dict[str, Any] = {"decoding": {"max_new_tokens": 8, "loop_period": 0}, "gate": {"name": "margin"}}
+        found: dict[str, Any] = {
+            "decoding": {"max_new_tokens": 8, "loop_period": 0, "sound": []},
+            "gate": {"name": "margin"},
+        }
         for side, url in self.urls.items():
             named = {"url": url, "model": "tiny", "processor": str(self.folders[side]), "engine": "vllm"}
             found[side] = {**named, "allow_audio_upload": True, "timeout_s": 300.0}

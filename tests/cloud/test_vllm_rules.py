@@ -13,7 +13,7 @@ from specdec_cli.cloud.connection import Traffic
 from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.cloud.vllm import VllmVerifier
 from specdec_cli.cloud.vllm_protocol import GenerateRequest, Scored, read_answer
-from specdec_cli.config.decoding_schema import AcceptanceConfig
+from specdec_cli.config.decoding_schema import AcceptanceRules
 from specdec_cli.decoding.accept import accept_block
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.pick import readings
@@ -29,7 +29,7 @@ class Answering:
 
     def __init__(self, logits: torch.Tensor, rule: Any = "greedy", banned: tuple[int, ...] = ()) -> None:
         decoding = SimpleNamespace(max_new_tokens=99, defers=False)
-        config: Any = SimpleNamespace(acceptance=AcceptanceConfig(rule=rule), decoding=decoding)
+        config: Any = SimpleNamespace(acceptance=AcceptanceRules(rule=rule), decoding=decoding)
         prompt: Any = None
         self._rows, self.work = logits, ModelWork()
         self.clip = RemoteClip(prompt, config, VOCAB, (), synonyms=SYNONYMS)

@@ -68,7 +68,7 @@ def test_model_folders_count_from_the_place_that_names_them(tmp_path, monkeypatc
         (
             "gate: {zzz: 3}\n",
             "no setting gate.zzz",
-            "Settings in gate: name, threshold, wake, stop_drafting, grounded.",
+            "Settings in gate: name, threshold, wake, stop_drafting.",
         ),
         ("decoding: {k: 1, k: 2}\n", "my.yaml:5:18: not valid YAML: 'k' is given twice", ""),
         ("decoding: {mode: hybird}\n", "takes hybrid, lossless, edge, cloud, not 'hybird'", "hybrid?"),

@@ -12,7 +12,7 @@ from specdec_cli.text import clean
 from specdec_cli.transcript.records import ModelInfo, Models, Started
 from specdec_cli.transcript.round import Round
 from specdec_cli.transcript.updates import ClaimsIn
-from specdec_cli.types import Claim, Finished, Measured, Reason
+from specdec_cli.types import Claim, Finished, Measured
 from tests.console.screens import COLOUR, Screen, play, shown, viewed
 from tests.console.script import EDGE, EN, LOOP, LOSSLESS, PARTIAL, ZH, Clip, build, started, step
 from tests.tiers import few
@@ -203,33 +203,25 @@ def claims_in(text: str) -> tuple[Claim, ...]:
     )
 
 
-def hearing(clip: Clip, reason: Reason, index: int, claims: ClaimsIn, **round_: object) -> Clip:
-    """The clip whose texts are set against its sound, round `index` being escalated for `reason`."""
+def hearing(clip: Clip, claims: ClaimsIn) -> Clip:
+    """The clip whose texts are set against its sound."""
     events = list[tuple[object, object]]()
     for event, text in clip.events:
         if isinstance(event, Round):
             changes = {"draft_text": "".join(event.draft_pieces), "committed_text": "".join(event.committed_pieces)}
-            more = {"reason": reason, **round_} if event.index == index else {}
-            event = event.model_copy(update=changes | more)
+            event = event.model_copy(update=changes)
         events.append((event, dataclasses.replace(text, claims_in=claims)))
     return Clip(clip.started, tuple(events))
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_claim_is_set_against_the_sound_once_under_the_words_that_make_it(width):
-    screen = shown(hearing(EN, "sound", 2, claims_in), width)
+    screen = shown(hearing(EN, claims_in), width)
     assert max(map(cell_len, screen.lines)) <= width
     rows = [line.strip() for line in screen.lines]
     assert [row for row in rows if "syllables/s" in row or "dBFS" in row] == [
         "sound fast rate · 7.10 syllables/s ✓",
-        "draft slow rate · 7.10 syllables/s ✗",
         "sound loud volume · -40.0 dBFS ✗",
     ]
     (at,) = (number for number, row in enumerate(rows) if row.startswith("sound fast rate"))
     assert "→fast" in "".join(rows[at - 2 : at])
-    assert "gate the draft contradicts the sound: the cloud verifies the draft" in words(screen)
-
-
-def test_what_the_sound_kept_against_the_cloud_is_said():
-    screen = shown(hearing(EN, "entropy", 2, claims_in, stood=(1, 3)), 120)
-    assert "2 drafted tokens kept against the cloud, because the sound fits · verified in" in words(screen)

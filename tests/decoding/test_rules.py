@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from specdec_cli.config.decoding_schema import AcceptanceConfig
+from specdec_cli.config.decoding_schema import AcceptanceRules
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, accept_block, passing
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.pick import readings
@@ -25,7 +25,7 @@ def _draft(*ids: int) -> Draft:
 
 
 def _accepted(
-    draft: Draft, scores: torch.Tensor, rules: AcceptanceConfig, synonyms: Synonyms = NO_SYNONYMS
+    draft: Draft, scores: torch.Tensor, rules: AcceptanceRules, synonyms: Synonyms = NO_SYNONYMS
 ) -> tuple[int, int]:
     """How many drafted tokens a rule accepts, and the cloud's own after them, by its scores [m + 1, vocab]."""
     rule = rules.in_force(sampling=False)
@@ -55,7 +55,7 @@ def _accepted(
     ],
 )
 def test_rules(rule, extra, ids, accepted, token):
-    rules = AcceptanceConfig(rule=rule, **extra)
+    rules = AcceptanceRules(rule=rule, **extra)
     found = _accepted(_draft(*ids), CLOUD, rules, {0: 7, 2: 7, 3: 8})
     assert found == (accepted, token)
 
@@ -63,14 +63,14 @@ def test_rules(rule, extra, ids, accepted, token):
 def test_the_typical_floor_falls_where_the_cloud_is_unsure():
     cloud = _logs([0.955 / 12] * 12 + [0.03, 0.015], [1 / 14] * 14)  # H = 2.60 nats, 0.3 e^-H = 0.022
     for token, accepted in ((0, 1), (12, 1), (13, 0)):
-        rules = AcceptanceConfig(rule="typical")
+        rules = AcceptanceRules(rule="typical")
         found = _accepted(Draft((token,), _logs([1 / 14] * 14)), cloud, rules)
         assert found[0] == accepted
 
 
 def test_rank_ties_count_for_the_draft_and_impossible_tokens_never_pass():
     tied = torch.tensor([[1.0, 1.0, 1.0, -math.inf], [0.0, 0.0, 0.0, 0.0]])
-    rules = AcceptanceConfig(rule="rank", rank=4)
+    rules = AcceptanceRules(rule="rank", rank=4)
     assert _accepted(_draft(2), tied, rules)[0] == 1
     assert _accepted(_draft(3), tied, rules)[0] == 0
 

@@ -76,7 +76,7 @@ def test_every_token_keeps_its_alternatives(settings):
     run = use.run_samples(voice(1), RATE)
     assert run.prompts is not None
     for event in use.loop(run.prompts, None, run.clip).run():
-        for _, _, (_, candidates), _ in event.tokens if isinstance(event, Block) else ():
+        for candidates in (token.alternatives[1] for token in (event.tokens if isinstance(event, Block) else ())):
             probabilities = [p for _, p in candidates]
             assert 0 < len(candidates) <= KEPT
             assert probabilities == sorted(probabilities, reverse=True)

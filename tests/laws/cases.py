@@ -6,11 +6,11 @@ import random
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import torch
-from transformers import StoppingCriteria, StoppingCriteriaList
+from transformers import LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
 from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.config.schema import Config
@@ -22,11 +22,13 @@ from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.decoding.stop import LoopRule
 from specdec_cli.labels import Lexicon
+from specdec_cli.labels.class_words import class_words
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import Engine
 from specdec_cli.models.processor import Prompt
 from specdec_cli.types import Finished, Measured
+from tests.laws.sound import Sound, SoundProcessor
 from tests.support.models import near_model, tiny_clip, tiny_model
 from tests.tiny import collect, settings
 
@@ -85,18 +87,38 @@ class Case:
         return replace(self, given={**self.given, **changed})
 
     @property
-    def sound(self) -> Grounding | None:
-        """What claims are set against."""
+    def grounding(self) -> Grounding | None:
+        """The product's sound."""
         if (measured := self.measured) is None:
             return None
-        arbitrates = self.config.arbitrates
-        return Grounding(Lexicon.shipped(), "en", self.pair.writer.text, str.strip, lambda: measured, arbitrates)
+        words = class_words(Lexicon.shipped(), tuple(sorted(self.attributes)), self.pair.writer)
+        return Grounding(Lexicon.shipped(), "en", lambda: measured, words)
+
+    @property
+    def sound(self) -> Sound | None:
+        """What the sound bans by the reference."""
+        if self.measured is None:
+            return None
+        return Sound(self.measured, self.attributes, self.pair.writer.text)
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """Whose classes the sound decides."""
+        return frozenset(Lexicon.shipped().limited(self.config.decoding.sound))
+
+    def heard(self) -> Case:
+        """The same case beside a sound: its tokens read as claims, and some of them contradict the figures."""
+        rng = random.Random(f"sound {self.number}")
+        pair = replace(self.pair, edge=reading_as(CLAIMS, self.edge), cloud=reading_as(CLAIMS, self.cloud))
+        sound = rng.choice((None, None, None, ("rate", "volume"), ("range", "pitch", "rate")))
+        changed = {"sound": sound, "stop_strings": (), "closing": "off"}
+        return replace(self, pair=pair, measured=drawn_sound(rng), given={**self.given, **changed}, ran=[])
 
     def loop(self, engine: Engine | None = None) -> Loop:
         """A fresh loop over the clip."""
         return build_loop(
             self.pair, self.config, self.edge_prompt, self.cloud_prompt, self.gate,
-            engine=engine, synonyms=SYNONYMS, sound=self.sound,
+            engine=engine, synonyms=SYNONYMS, sound=self.grounding,
         )  # fmt: skip
 
     @property
@@ -173,10 +195,11 @@ WORDS: Final = (
 @cache
 def wordy_edge(cloud_seed: int, kind: str) -> AudioLM:
     """The drafter, whose token ids read as pieces of descriptions, refusals and chatter in both languages."""
-    return _reading_as(WORDS, edge(cloud_seed, kind))
+    return reading_as(WORDS, edge(cloud_seed, kind))
 
 
-def _reading_as(pieces: Sequence[str], of: AudioLM) -> AudioLM:
+@lru_cache(maxsize=64)
+def reading_as(pieces: Sequence[str], of: AudioLM) -> AudioLM:
     """A model, whose token ids read as some pieces of text."""
     model = copy(of)
     model.processor = copy(model.processor)
@@ -185,16 +208,11 @@ def _reading_as(pieces: Sequence[str], of: AudioLM) -> AudioLM:
 
 
 CLAIMS: Final = (
-    *(" slow", " fast", " slowly", " quickly", " leisurely", " rapid", " moderately paced", " mod", "erate pace"),
-    *(" loud", " softly", " low pitch", " high pitch", ",", ".", " he", " a male voice"),
+    *(" slow", " fast", " slowly", " quickly", " leis", "urely", " rapid", " rapidly", " moderately paced"),
+    *(" mod", "erate pace", " loud", " loudly", " softly", " whispering", " low pitch", " low", "-key", " monotone"),
+    *(" lively", " pitch", " not", " he", " a male voice", ",", "."),
 )
-"""Pieces of claims; of one figure there are enough that models often part in its class."""
-
-
-@cache
-def claiming_edge(cloud_seed: int, kind: str) -> AudioLM:
-    """The drafter, whose token ids read as pieces of claims about pace, pitch, volume and pauses."""
-    return _reading_as(CLAIMS, edge(cloud_seed, kind))
+"""Pieces of claims and of their words; of one figure there are enough that models often part in its class."""
 
 
 def drawn_sound(rng: random.Random) -> Measured:
@@ -216,16 +234,15 @@ def prompt(model_key: tuple[Any, ...], clip: int, instruction: int) -> Prompt:
 
 
 def make_case(number: int, **fixed: Any) -> Case:
-    """Case `number`; `fixed` overrides drawn settings. Tokens read as words with `closing`, as claims if `measured`."""
-    measured = fixed.pop("measured", None)
+    """Case `number`; `fixed` overrides drawn settings. Tokens read as words with `closing`."""
     rng = random.Random(number)
     seed, kind = rng.randrange(9), rng.choice(("same", "near", "far", "unrelated"))
     clip, instruction = rng.randrange(8), rng.randrange(len(INSTRUCTIONS))
     given = drawn_settings(rng, **fixed)
-    speaking = wordy_edge if given.get("closing") == "on" else claiming_edge if measured else edge
+    speaking = wordy_edge if given.get("closing") == "on" else edge
     return Case(
         number, Pair.of(speaking(seed, kind), cloud(seed)), prompt(("edge", seed, kind), clip, instruction),
-        prompt(("cloud", seed), clip, instruction), given, measured,
+        prompt(("cloud", seed), clip, instruction), given,
     )  # fmt: skip
 
 
@@ -317,7 +334,9 @@ def on(device: torch.device, given: Mapping[str, torch.Tensor]) -> dict[str, tor
     return {name: values.to(device) for name, values in given.items()}
 
 
-def generate(model: AudioLM, clip: Prompt, vocab_size: int, decoding: DecodingConfig) -> list[int]:
+def generate(
+    model: AudioLM, clip: Prompt, vocab_size: int, decoding: DecodingConfig, sound: Sound | None = None
+) -> list[int]:
     """transformers' own answer for the same settings: the truth that the edge and cloud laws are measured against."""
     length = len(clip.ids)
     stops = StoppingCriteriaList()
@@ -345,6 +364,7 @@ def generate(model: AudioLM, clip: Prompt, vocab_size: int, decoding: DecodingCo
         pad_token_id=257,
         suppress_tokens=[*model.processor.banned_ids, *range(vocab_size, model.processor.logits_size)],
         stopping_criteria=stops,
+        logits_processor=LogitsProcessorList([] if sound is None else [SoundProcessor(sound, length)]),
         **given,
     )
     tokens: list[int] = output[0, length:].tolist()

@@ -20,7 +20,8 @@ def edge_law(case: Case) -> str | None:
     oracle = edge_oracle(case)
     assert_best(case, finished, oracle, case.edge.processor.eos_ids)
     assert_recorded(case, rounds, oracle)
-    return parts(case, finished, generate(case.edge, case.edge_prompt, case.pair.vocab_size, case.config.decoding))
+    decoding, vocab_size = case.config.decoding, case.pair.vocab_size
+    return parts(case, finished, generate(case.edge, case.edge_prompt, vocab_size, decoding, case.sound))
 
 
 def cloud_law(case: Case) -> str | None:
@@ -34,7 +35,8 @@ def cloud_law(case: Case) -> str | None:
     drafted = oracle if alone else edge_oracle(case)
     drafted.read(finished.token_ids)
     assert_recorded(case, rounds, drafted)
-    return parts(case, finished, generate(case.cloud, case.cloud_prompt, case.pair.vocab_size, case.config.decoding))
+    decoding, vocab_size = case.config.decoding, case.pair.vocab_size
+    return parts(case, finished, generate(case.cloud, case.cloud_prompt, vocab_size, decoding, case.sound))
 
 
 def reference_law(case: Case) -> str | None:

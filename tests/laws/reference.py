@@ -9,7 +9,7 @@ explains (see `tolerance`) would decide otherwise. Only there may the product's 
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -27,14 +27,13 @@ from specdec_cli.decoding.assemble import gate_generator
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.stop import count_sentences
 from specdec_cli.decoding.verify import draws_at
-from specdec_cli.labels import Lexicon
-from specdec_cli.labels.probabilities import rivals
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.reading import description_end, fault_of
 from specdec_cli.types import Finished, FinishReason, Reason, Source
 from tests.laws.cases import CLASSES, SYNONYMS, Case, on
 from tests.laws.lengths import SOLO_BLOCK, Lengths
+from tests.laws.sound import Sound
 from tests.laws.tolerance import LawBroken, allowed, assert_figures, figures
 
 THRESHOLDS = {"entropy": 1.0, "margin": 0.3, "logprob": -1.0, "class-entropy": 0.7, "random": 0.1}
@@ -45,8 +44,11 @@ DEFERRED = 64
 class Oracle:
     """Cache-free scores of one clip on one model."""
 
-    def __init__(self, model: AudioLM, clip: Prompt, vocab_size: int, decoding: DecodingConfig) -> None:
+    def __init__(
+        self, model: AudioLM, clip: Prompt, vocab_size: int, decoding: DecodingConfig, sound: Sound | None = None
+    ) -> None:
         self._model, self._clip, self._vocab_size, self._decoding = model, clip, vocab_size, decoding
+        self._sound, self._banned = sound, dict[tuple[int, ...], tuple[int | None, bool]]()
         self._logits: dict[tuple[int, ...], torch.Tensor] = {}
         self._rows: dict[tuple[int, ...], torch.Tensor] = {}
         generation = model.processor.generation
@@ -89,6 +91,11 @@ class Oracle:
         kept = ordered[:cut].softmax(-1).cumsum(-1)
         return bool(decoding.top_p) and bool(((kept - float(decoding.top_p or 1)).abs() <= off).any())
 
+    def banned(self, text: Sequence[int]) -> tuple[int | None, bool]:
+        """The likeliest token after `text`, if the sound bans it, and whether its bans there are a close call."""
+        self(text)
+        return self._banned.get(tuple(text), (None, False))
+
     def _processed(self, text: tuple[int, ...], logits: torch.Tensor, *, warped: bool = True) -> torch.Tensor:
         decoding = self._decoding
         scores = logits[None, : self._vocab_size].clone()
@@ -103,6 +110,13 @@ class Oracle:
         if self._least:
             eos = list(self._model.processor.eos_ids)
             scores = MinNewTokensLengthLogitsProcessor(len(self._clip.ids), self._least, eos)(ids, scores)
+        if self._sound is not None:
+            best = scores[0].topk(2)
+            banned, unclear = self._sound.bans(text, scores[0])
+            instead = int(best.indices[0]) if int(best.indices[0]) in banned else None
+            tied = bool(banned) and float(best.values[0] - best.values[1]) <= allowed(scores[0])
+            self._banned[text] = instead, unclear or tied
+            scores[0, list(banned)] = -math.inf
         if decoding.temperature > 0 and warped:
             scores = TemperatureLogitsWarper(decoding.temperature)(ids, scores)
             if decoding.top_k:
@@ -114,12 +128,12 @@ class Oracle:
 
 def edge_oracle(case: Case) -> Oracle:
     """Cache-free scores of the drafting model."""
-    return Oracle(case.edge, case.edge_prompt, case.pair.vocab_size, case.config.decoding)
+    return Oracle(case.edge, case.edge_prompt, case.pair.vocab_size, case.config.decoding, case.sound)
 
 
 def cloud_oracle(case: Case) -> Oracle:
     """Cache-free scores of the verifying model."""
-    return Oracle(case.cloud, case.cloud_prompt, case.pair.vocab_size, case.config.decoding)
+    return Oracle(case.cloud, case.cloud_prompt, case.pair.vocab_size, case.config.decoding, case.sound)
 
 
 @dataclass
@@ -132,8 +146,8 @@ class Expected:
     reason: Reason | None = None
     waking: bool = False
     accepted: int = 0
-    stood: list[int] = field(default_factory=list)  # places of drafted tokens that stand against the cloud
     committed: list[int] = field(default_factory=list)
+    instead: list[int | None] = field(default_factory=list)  # the likeliest tokens in their places that were banned
     source: list[Source] = field(default_factory=list)
     finish: FinishReason | None = None
     close: list[str] = field(default_factory=list)
@@ -162,7 +176,6 @@ class Reference:
             self._lengths = Lengths(decoding.cost_ratio, lossless=decoding.mode == "lossless")
         self._loop_was_verified, self._loops, self._period = False, 0, decoding.loop_period
         self._awake = decoding.cloud_prefill in ("early", "overlap")
-        self._grounded = case.measured is not None and self._config.gate.grounded and decoding.mode == "hybrid"
         self._drafted = 0
         self._now = Expected()
 
@@ -214,44 +227,6 @@ class Reference:
         if now.reason is None and now.draft_ids and decoding.mode == "hybrid" and decoding.closing == "on":
             before, after = (self._fault(ids) for ids in (self.text, [*self.text, *now.draft_ids]))
             now.reason = after if before is None else None
-        if now.reason is None and now.draft_ids and self._grounded:
-            new = self._wrong([*self.text, *now.draft_ids]) - self._wrong(self.text)
-            now.reason = "sound" if new else None
-
-    def _claims(
-        self, labels: Mapping[str, str | None], *, nominal: bool = False
-    ) -> dict[str, tuple[str | None, bool | None]]:
-        """Attribute -> the class that is claimed of it, and whether the sound fits that: None, it cannot be told."""
-        measured = self._case.measured
-        assert measured is not None
-        found = {}
-        for claim in Lexicon.shipped().claims(labels, measured, nominal=nominal):
-            known = claim.class_ is not None and claim.value is not None
-            bounds = (-math.inf if claim.least is None else claim.least, math.inf if claim.most is None else claim.most)
-            limited = known and bounds != (-math.inf, math.inf)
-            found[claim.attribute] = (
-                claim.class_,
-                bounds[0] <= claim.value <= bounds[1] if limited and claim.value is not None else None,
-            )
-        return found
-
-    def _wrong(self, ids: Sequence[int]) -> set[tuple[str, str | None]]:
-        """The claims in a text that the sound contradicts."""
-        claims = self._claims(Lexicon.shipped().labels(self._case.pair.writer.text(ids), "en"))
-        return {(name, class_) for name, (class_, fits) in claims.items() if fits is False}
-
-    def _stands(self, at: int, token: int) -> bool:
-        """Whether a drafted token names what fits the sound, and the cloud's in its place only what does not."""
-        if not (self._grounded and self._config.acceptance.grounded) or self._decoding.temperature > 0:
-            return False
-        text, read = [*self.text, *self._now.draft_ids], self._case.pair.writer.text
-        labels = Lexicon.shipped().labels(read(text), "en")
-        fitting = {name for name, (_, fits) in self._claims(labels, nominal=True).items() if fits}
-        for name, named in rivals(Lexicon.shipped(), fitting, text, len(self.text) + at, token, read, "en"):
-            others = (self._claims({**labels, name: class_}, nominal=True)[name][1] for class_ in named)
-            if named and all(fits is False for fits in others):
-                return True
-        return False
 
     def _fault(self, ids: Sequence[int]) -> Reason | None:
         return fault_of(self._case.pair.writer.text(ids), self._config.prompt.language)
@@ -282,6 +257,7 @@ class Reference:
             before = [*self.text, *now.draft_ids]
             row = self._drafter(before)
             self._call("top-k or top-p of a draft", self._drafter.fuzzy(before))
+            self._call("sound", self._drafter.banned(before)[1])
             if way_out:
                 floor = row.topk(min(self._decoding.loop_top_k, len(row))).values[-1]
                 below = row[row < floor]
@@ -356,6 +332,7 @@ class Reference:
             before = [*self.text, *draft[:at]]
             row = self._cloud(before)
             self._call("top-k or top-p of a verification", self._cloud.fuzzy(before))
+            self._call("sound", self._cloud.banned(before)[1])
             if rule == "sampling":
                 p, q = row.softmax(-1), self._now.rows[at].softmax(-1)
                 u, own = float(torch.rand((), generator=draws)), float(p[token])
@@ -365,10 +342,7 @@ class Reference:
                     continue
                 return at, self._drawn((p - q).clamp(min=0), p + q, off, "correction", draws)
             if not self._passes(token, row):
-                own_token = self._own(before, draws)
-                if not self._stands(at, own_token):
-                    return at, own_token
-                self._now.stood.append(at)
+                return at, self._own(before, draws)
         return len(draft), self._own([*self.text, *draft], draws)
 
     def _passes(self, token: int, row: torch.Tensor) -> bool:
@@ -393,6 +367,7 @@ class Reference:
 
     def _own(self, text: Sequence[int], draws: torch.Generator) -> int:
         self._call("top-k or top-p of the cloud's own token", self._cloud.fuzzy(text))
+        self._call("sound", self._cloud.banned(text)[1])
         return self._choose(self._cloud(text), "the cloud's own token", draws)
 
     # --- choosing and committing ---
@@ -445,6 +420,8 @@ class Reference:
         self.text = text[:end]
         now.committed = self.text[start:]
         now.source = now.source[: end - start]
+        by = self._cloud if verified else self._drafter
+        now.instead = [by.banned(self.text[:at])[0] for at in range(start, end)]
 
     def _ends(self, text: Sequence[int], stop_ids: Collection[int]) -> FinishReason | None:
         decoding = self._decoding
@@ -497,12 +474,12 @@ def assert_rounds(case: Case, rounds: Sequence[Block], finished: Finished) -> st
         decided = (
             *(list(ours.draft_ids), ours.reason, ours.draft.gate_state.waking),
             *(ours.accepted, list(ours.committed_ids), list(ours.source)),
-            list((ours.verdict and ours.verdict.stood) or ()),
+            [token.instead for token in ours.tokens],
         )
         expected = (
             *(wanted.draft_ids, wanted.reason, wanted.waking),
             *(wanted.accepted, wanted.committed, wanted.source),
-            wanted.stood,
+            wanted.instead,
         )
         if decided != expected:
             if wanted.close:

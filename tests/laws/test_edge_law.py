@@ -52,7 +52,7 @@ def sampled_law(case: Case) -> str | None:
     how = assert_rounds(case, rounds, finished)
     with torch.random.fork_rng():
         torch.manual_seed(case.config.decoding.seed)
-        expected = generate(case.edge, case.edge_prompt, case.pair.vocab_size, case.config.decoding)
+        expected = generate(case.edge, case.edge_prompt, case.pair.vocab_size, case.config.decoding, case.sound)
     return how or parts(case, finished, expected)
 
 

@@ -1,57 +1,135 @@
-"""All laws on tokens that read as claims about a sound: contradictions escalate, and classes that fit it may stand."""
+"""All laws beside a sound, which bans tokens in the pipeline of both models: none of them may notice it.
+
+The reference of what it bans (`sound.py`) is a processor of `generate()` as well. Tokens read as pieces of claims.
+"""
 
 import random
-from collections import Counter
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final
+from unittest.mock import patch
 
 import pytest
 
-from tests.laws.cases import Case, drawn_sound, make_case, mixed
-from tests.laws.checks import cloud_law, edge_law, reference_law
-from tests.laws.test_batch_law import batches_law
+from specdec_cli.decoding.next_scores import NextScores
+from specdec_cli.labels.class_words import ClassWords, Naming, class_words
+from specdec_cli.labels.grounding import Grounding
+from specdec_cli.prompts import Language
+from specdec_cli.types import Candidates
+from tests.laws.cases import Case, make_case
+from tests.laws.checks import Check, cloud_law, edge_law, reference_law
+from tests.laws.test_batch_law import batch_law, batch_of
 from tests.laws.test_cloud_law import lossless_case
-from tests.laws.test_edge_law import edge_case
-from tests.laws.test_wire_law import over_the_wire, servers  # noqa: F401 - fixtures
-from tests.laws.tolerance import ENOUGH, cases, numbers
+from tests.laws.test_edge_law import edge_case, sampled_law
+from tests.laws.test_edge_law import sampled_case as sampled_edge_case
+from tests.laws.test_guess_law import guess_case, guess_law
+from tests.laws.test_reference_law import gated_case, mixed_case
+from tests.laws.test_sampling_law import sampled_case
+from tests.laws.tolerance import ENOUGH, LawBroken, cases, most_parting, numbers
+
+LAWS: Final[dict[str, tuple[Callable[[int], Case], Check]]] = {
+    "edge": (edge_case, edge_law),
+    "edge, sampled": (sampled_edge_case, sampled_law),
+    "cloud": (lossless_case, cloud_law),
+    "cloud, alone": (lambda number: make_case(number, mode="cloud"), cloud_law),
+    "reference": (gated_case, reference_law),
+    "reference, everything": (mixed_case, reference_law),
+    "sampling": (sampled_case, reference_law),
+    "guess": (guess_case, guess_law),
+}
 
 
-def claiming(number: int, **given: Any) -> Case:
-    """A case whose tokens read as claims, beside a sound that some of them contradict."""
-    rng = random.Random(f"sound {number}")
-    drawn = mixed(rng) | {"max_new_tokens": rng.choice((7, 10, 20)), "min_new_tokens": 0, "stop_strings": ()}
-    switches = {"grounded": rng.random() < 0.9, "arbitrates": rng.random() < 0.8, "sentences": None}
-    if rng.random() < 0.6:  # as much as possible is judged, by models that differ
-        switches |= {"mode": "hybrid", "temperature": 0.0, "top_k": None, "top_p": None, "gate": "always"}
-        switches |= {"acceptance": rng.choice(("greedy", "greedy", "rank", "class")), "defer": rng.random() < 0.6}
-    return make_case(number, **drawn | switches | given, measured=drawn_sound(rng))
-
-
-def test_the_edge_alone_and_the_cloud_alone_and_lossless_are_untouched(law):
-    def grounded(case: Case, **given: Any) -> Case:
-        return make_case(case.number, **case.given | given, measured=drawn_sound(random.Random(case.number)))
-
-    law("sound, edge", (grounded(edge_case(n), mode="edge") for n in numbers(0, 0.1)), edge_law)
-    law("sound, lossless", (grounded(lossless_case(n)) for n in numbers(20_000, 0.1)), cloud_law)
-
-
-def test_the_reference(law):
-    ran = law("sound, reference", map(claiming, numbers(310_000, 0.6)), reference_law)
-    if cases() < ENOUGH:
-        return
-    blocks = [(case, round_) for case in ran for rounds, _ in case.ran for round_ in rounds]
-    assert Counter(round_.reason for _, round_ in blocks)["sound"] > 5
-    stood = [case for case, round_ in blocks if round_.verdict is not None and round_.verdict.stood]
-    assert len(stood) > 3
-    assert {case.config.acceptance_rule for case in stood} > {"greedy"}
-    assert all(case.config.arbitrates for case in stood)
+@pytest.mark.parametrize("name", LAWS)
+def test_the_laws_hold_beside_a_sound(law, name):
+    make, check = LAWS[name]
+    ran = law(f"sound, {name}", (make(number).heard() for number in numbers(600_000, 0.25)), check)
+    if cases() >= ENOUGH:
+        tokens = [token for case in ran for rounds, _ in case.ran for round_ in rounds for token in round_.tokens]
+        assert sum(token.instead is not None for token in tokens) > len(tokens) / 50
 
 
 @pytest.mark.ci
-def test_a_batch():
-    batches_law(970, 0.1, lambda number: {"measured": drawn_sound(random.Random(number)), "max_new_tokens": 20})
+def test_a_batch_beside_sounds():
+    clips, parted = 0, list[str]()
+    for number in range(970, 980):
+        batch = [case.heard() for case in batch_of(number)]
+        parted += batch_law(batch, random.Random(number).randint(2, len(batch)))
+        clips += len(batch)
+        if clips >= cases(0.1):
+            break
+    assert len(parted) <= most_parting(clips), parted
 
 
-@pytest.mark.ci
-def test_the_wire(over_the_wire):  # noqa: F811 - a fixture
-    ran = [claiming(n, mode="hybrid", temperature=0.0, acceptance=None) for n in numbers(330_000, 0.2)]
-    over_the_wire("sound", ran)
+@contextmanager
+def banned_noun() -> Iterator[None]:
+    """Judges what follows a word for that word: its noun."""
+    naming = ClassWords._naming
+
+    def wrong(words: ClassWords, text: tuple[int, ...], token: int, language: Language) -> Naming:
+        found = naming(words, text, token, language)
+        return naming(words, text[:-1], text[-1], language) if text and not found else found
+
+    with patch.object(ClassWords, "_naming", wrong):
+        yield
+
+
+@contextmanager
+def stale_history() -> Iterator[None]:
+    """Judges a row by the history of the row before it."""
+    banned = Grounding.banned
+
+    def wrong(sound: Grounding, text: Sequence[int], likeliest: Candidates) -> frozenset[int]:
+        return banned(sound, text[:-1], likeliest)
+
+    with patch.object(Grounding, "banned", wrong):
+        yield
+
+
+@contextmanager
+def row_behind_a_guess() -> Iterator[None]:
+    """Takes new rows for judged ones, where rows behind a guess were."""
+    keep = NextScores._keep
+
+    def wrong(scores: NextScores, *given: Any) -> None:
+        judged = scores._judged
+        keep(scores, *given)
+        scores._judged = min(judged, len(scores._rows))
+
+    with patch.object(NextScores, "_keep", wrong):
+        yield
+
+
+@contextmanager
+def ban_of_the_edge() -> Iterator[None]:
+    """Applies to the cloud what was banned for the edge after the same text."""
+    banned, known = Grounding.banned, dict[tuple[int, ...], frozenset[int]]()
+
+    def wrong(sound: Grounding, text: Sequence[int], likeliest: Candidates) -> frozenset[int]:
+        return known.setdefault(tuple(text), banned(sound, text, likeliest))
+
+    with patch.object(Grounding, "banned", wrong):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("edge", banned_noun),
+        ("cloud", banned_noun),
+        ("edge", stale_history),
+        ("reference, everything", stale_history),
+        ("guess", row_behind_a_guess),
+        ("cloud", ban_of_the_edge),
+        ("reference", ban_of_the_edge),
+    ],
+)
+def test_a_planted_error_breaks_a_law(name: str, error: Callable[[], AbstractContextManager[None]]):
+    make, check = LAWS[name]
+    for number in range(600_000, 600_100):
+        class_words.cache_clear()
+        with error():
+            try:
+                check(make(number).heard())
+            except LawBroken:
+                return
+    pytest.fail("no case of the law finds it")

@@ -24,14 +24,12 @@ from specdec_cli.models.engine import Engine
 from specdec_cli.models.processor import Prompt
 from specdec_cli.types import Finished
 from tests.cloud.serving import Served, remote_cloud, serving
-from tests.laws.cases import SYNONYMS, Case, cloud, collect, make_case
+from tests.laws.cases import SYNONYMS, Case, collect, make_case
 from tests.laws.checks import assert_best, parts
 from tests.laws.reference import assert_rounds, cloud_oracle
 from tests.laws.tolerance import most_parting, numbers
 from tests.tiers import few
 from tests.waiting import until
-
-MODELS = 9
 
 
 class Servers:
@@ -44,14 +42,13 @@ class Servers:
 
     def link(self, case: Case) -> VerifyServer:
         """A client for the edge of a case, of a server of its cloud."""
-        seed = next(seed for seed in range(MODELS) if cloud(seed) is case.pair.cloud)
-        return self._linked(seed, case.edge)
+        return self._linked(case.cloud, case.edge)
 
-    def _serve(self, seed: int) -> Served:
-        return self._stack.enter_context(serving(cloud(seed)))
+    def _serve(self, model: AudioLM) -> Served:
+        return self._stack.enter_context(serving(model))
 
-    def _link(self, seed: int, edge: AudioLM) -> VerifyServer:
-        return self._stack.enter_context(remote_cloud(self._served(seed).url, edge))
+    def _link(self, model: AudioLM, edge: AudioLM) -> VerifyServer:
+        return self._stack.enter_context(remote_cloud(self._served(model).url, edge))
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +76,7 @@ def far_loop(case: Case, link: VerifyServer, engine: Engine | None = None) -> Lo
     pair = Pair.of(case.edge, link)
     assert pair.vocab_size == case.pair.vocab_size
     prompts = case.edge_prompt, case.cloud_prompt
-    return build_loop(pair, case.config, *prompts, case.gate, engine=engine, synonyms=SYNONYMS, sound=case.sound)
+    return build_loop(pair, case.config, *prompts, case.gate, engine=engine, synonyms=SYNONYMS, sound=case.grounding)
 
 
 def assert_wire(case: Case, ran: tuple[list[Block], Finished]) -> str | None:
@@ -128,6 +125,10 @@ def ways(number: int, **fixed: Any) -> Case:
 
 def test_the_rounds_are_those_of_one_process(over_the_wire):
     over_the_wire("all rules", map(ways, numbers(70_000, 0.5)))
+
+
+def test_the_sound_bans_at_the_server_what_it_would_ban_here(over_the_wire):
+    over_the_wire("beside a sound", (ways(number).heard() for number in numbers(78_000, 0.25)))
 
 
 def test_a_cloud_alone_writes_what_it_would_write_here(servers, law):

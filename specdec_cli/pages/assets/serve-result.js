@@ -67,7 +67,6 @@ function reasonsOf(round, { mode, gate }) {
   const facts = [];
   if (REASONS[round.reason]) facts.push(say(...REASONS[round.reason]));
   else if (mode === "hybrid" && threshold !== null && round.gate_value !== null) facts.push(`${say("gate", "门控")} ${fixed(round.gate_value, 2)} / ${fixed(threshold, 2)}`);
-  if (round.stood?.length) facts.push(say(`${round.stood.length} kept by the sound`, `依声音保留 ${round.stood.length} 词`));
   if (round.max_entropy !== null) facts.push(`${fixed(round.max_entropy, 2)} nats`);
   return [...facts, milliseconds(round.draft_ms + (round.verify_ms ?? 0) + (round.network_ms ?? 0))].join(" · ");
 }
