@@ -23,7 +23,7 @@ from specdec_cli.transcript.token_fates import run_view
 from specdec_cli.types import FLAG_WORDS, Mode
 
 _SCRIPTS: Final = (
-    *("dom.js", "audio.js", "sound.js", "timeline.js", "tokens.js", "clip.js", "list.js"),
+    *("dom.js", "audio.js", "sound.js", "tokens.js", "clip.js", "list.js"),
     "app.js",
 )
 """Joined in this order into one module."""

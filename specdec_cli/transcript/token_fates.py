@@ -55,10 +55,8 @@ def run_view(transcript: Transcript) -> dict[str, Any]:
             "below": gate in LOW_IS_UNSURE,
             "unit": _UNITS.get(str(gate)),
         },
-        "early": settings.get("cloud_prefill") == "early",
         "finish": transcript.finish_reason,
         "flags": transcript.flags,
-        "prefill": {"edge": transcript.timing.prefill_edge_ms, "cloud": transcript.timing.prefill_cloud_ms},
         "edge_share": totals.edge_token_share if totals else None,
         "rounds": [
             {name: getattr(round_, name) for name in _SHOWN}

@@ -192,14 +192,14 @@ def test_rounds_answer_to_keyboard_and_pointer(browser, page, runs, tmp_path):
     opened = visit(browser, page, tmp_path)
     opened.go("clip-1")
     card = opened.tab.locator("section[aria-label=lossless]")
-    card.locator(".round-time").first.focus()
+    card.locator(".round").first.focus()
     assert (
         card.locator(".detail").inner_text().startswith(f"Round 1 of {len(runs['lossless'][0].rounds)}; cloud verified")
     )
     opened.tab.keyboard.press("ArrowRight")
     assert card.locator(".detail").inner_text().startswith("Round 2 of")
     assert card.locator(".round.chosen").count() == 1
-    assert opened.tab.evaluate("location.hash") == "#clip-1"  # the arrow stayed in the timeline
+    assert opened.tab.evaluate("location.hash") == "#clip-1"  # the arrow stayed in the rounds
     card.locator(".round").nth(2).hover()
     assert card.locator(".detail").inner_text().startswith("Round 3 of")
     assert "verify" in card.locator(".detail").inner_text()
@@ -260,9 +260,9 @@ def test_every_control_can_be_reached_and_seen_by_keyboard(browser, page, tmp_pa
                 "document.activeElement.className || document.activeElement.id || document.activeElement.tagName"
             )
         )
-        if tab.evaluate("document.activeElement.matches('.round-time, a, button')"):
+        if tab.evaluate("document.activeElement.matches('.round, a, button')"):
             assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
-    assert {"round-time", "step", "AUDIO"} <= {name.split()[0] for name in reached}
+    assert {"round", "step", "AUDIO"} <= {name.split()[0] for name in reached}
     tab.context.close()
 
 

@@ -52,7 +52,7 @@ function route(moved) {
 }
 
 function keys(event) {
-  if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, audio, [tabindex='0'].scroll, .track")) return;
+  if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, audio, [tabindex='0'].scroll")) return;
   const { name, number } = address();
   if (event.key === "/") {
     event.preventDefault();

@@ -66,11 +66,18 @@ function tokenText(run, language, choose) {
   const groups = run.rounds.map((round, index) =>
     html(
       "span",
-      { class: `round${round.escalated ? " asked" : ""}`, pointerenter: () => choose(index), click: () => choose(index) },
+      { class: `round${round.escalated ? " asked" : ""}`, tabindex: index ? -1 : 0, pointerenter: () => choose(index), focus: () => choose(index), click: () => choose(index) },
       ...(round.tokens.length ? round.tokens.map((each) => token(each, run, round)) : [html("span", { class: "token whole" }, round.committed_text)]),
     ),
   );
-  return { element: html("div", { class: "tokens", lang: language }, ...groups), groups };
+  const keydown = (event) => {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    event.stopPropagation(); // elsewhere arrows lead to other clips
+    groups[groups.indexOf(document.activeElement) + by]?.focus();
+  };
+  return { element: html("div", { class: "tokens", lang: language, keydown }, ...groups), groups };
 }
 
 // What the fates that are there look like, and mean; `named` and `meant` may be in another language.
