@@ -14,6 +14,7 @@ from specdec_cli.review.review_page import read_pieces, review_page
 from specdec_cli.targets import PAGE, Targets
 from specdec_cli.text import readable
 
+_BLIND: Final = "Leave captions and classes out of the page, so that classes are chosen by ear."
 _AUDIO_MB: Final = "Most audio in the page, MB; 64 MB are about two hours."
 
 
@@ -28,6 +29,7 @@ def review(
     audio_mb: Annotated[float, options.of_output("--audio-mb", metavar="N", help=_AUDIO_MB, min=0)] = 64.0,
     output: Annotated[Path, options.out(metavar="FILE", help="The page (.html).")] = Path("review.html"),
     overwrite: options.Overwrite = False,
+    blind: Annotated[bool, options.of_output("--blind", help=_BLIND)] = False,
 ) -> int:
     """Make a page to listen to captioned recordings and correct their classes, the doubtful ones first.
 
@@ -40,7 +42,7 @@ def review(
     with display(context, references=table, interruption="interrupted; no page was written") as view:
         pieces = read_pieces(transcripts, words, table, only_mode)
         chosen = pieces[:limit]
-        page, sounds = review_page(chosen, words, audio_mb=audio_mb, watch=view)
+        page, sounds = review_page(chosen, words, audio_mb=audio_mb, watch=view, blind=blind)
         targets.write(output, page)
         doubtful = sum(piece.doubtful for piece in chosen)
         known = "" if table is None else f", {sum(bool(piece.truth) for piece in chosen)} with references"

@@ -29,6 +29,8 @@ _TEXTS: Final = (
     re.compile(r"texts?[_ ]?\d*", re.IGNORECASE),
 )
 """Names of columns of texts. The second pattern counts if no column has a name of the first: `text` may be speech."""
+CONFIRMED: Final = "confirmed"
+"""Column of corrections by `specdec review`: attributes whose class a person took from the caption as it was."""
 _ALIKE_S: Final = 0.5
 """Seconds by which two starts or two ends of the same piece may differ."""
 
@@ -150,6 +152,7 @@ class References:
         labels = [LabelColumn.of(table, *item, lexicon, label_codes) for item in named.items()]
         codes = {each.attribute: each.corpus for each in labels if each.corpus is not None}
         found, said = dict[tuple[object, ...], _OneClip](), show_name(str(columns.file))
+        confirmed = 0
         for entry in columns.entries(skips):
             if entry.file is None or entry.row is None:
                 skips.leave_out(entry.place, f"column {said} is empty, so the row belongs to no clip")
@@ -159,12 +162,18 @@ class References:
             key = parts_of(entry.file), part, entry.speaker, channel
             rows = found.setdefault(key, _OneClip(Reference(entry.file, (), {}, entry.speaker, part, channel)))
             rows.number += 1
+            confirmed += bool(entry.row.cell(CONFIRMED))
             cells = (text for column in texts for text in entry.row.cell(column))
             rows.texts += [text for text in cells if text.casefold() not in NONE]
             for each in labels:
                 rows.votes[each.attribute] += each.votes(entry, skips, refuse=refuse_unknown)
         if several := sum(rows.number > 1 for rows in found.values()):
             skips.note(f"{path}: {several:,} clips have several rows, as of several raters: the class of most counts")
+        if confirmed:
+            skips.note(
+                f"{path}: classes of {confirmed:,} rows were only confirmed as captions had them, which flatters what "
+                "wrote the captions (specdec review --blind shows none)"
+            )
         skips.require_some(found, f"{path} has no row about a clip.", "It needs a row per clip.")
         read = {**named, **({"text": ", ".join(texts)} if texts else {})}
         return cls(path, tuple(rows.reference() for rows in found.values()), read, codes, skips)

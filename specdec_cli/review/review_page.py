@@ -59,6 +59,11 @@ class ReviewItem:
         run = self.run
         return None if run.start_s is None or run.end_s is None else (run.start_s, run.end_s)
 
+    def unseen(self) -> dict[str, Any]:
+        """The same without what models said of it, so that a person chooses classes by ear alone."""
+        nothing = {"labels": {}, "scores": {}, "claims": {}, "figures": [], "flags": []}
+        return self.shown() | {"caption": "", "review": False, "doubt": None} | nothing
+
     def shown(self) -> dict[str, Any]:
         """The piece as the page's script reads it."""
         run = self.run
@@ -83,7 +88,9 @@ class ReviewItem:
 def read_pieces(
     paths: Sequence[Path], lexicon: Lexicon, references: References | None, mode: str | None = None
 ) -> list[ReviewItem]:
-    """The pieces in files of transcripts, the most doubtful first; of a clip captioned again, the last ones.
+    """The pieces in files of transcripts, the most doubtful first.
+
+    Of a clip captioned again in the same language and mode by the same models, the last ones.
 
     Captions that contradict the sound come before all others: hardly one of them is right.
 
@@ -105,7 +112,8 @@ def read_pieces(
             labels = piece.line.head.labels or {}
             labels = {name: of if of in known[name] else None for name, of in labels.items() if name in known}
             claims = () if run.measured is None else lexicon.claims(labels, run.measured)
-            found[piece.line.key, run.start_s, run.end_s, run.channel] = ReviewItem(run, labels, {}, claims)
+            made_by = run.language, run.mode, run.models.model_dump_json()  # each way of captioning is a piece
+            found[piece.line.key, run.start_s, run.end_s, run.channel, made_by] = ReviewItem(run, labels, {}, claims)
     if not found:
         message = f"{', '.join(map(str, paths))} holds no caption."
         raise WrongFileError(message, hint="Caption recordings first: specdec batch --labels")
@@ -128,14 +136,17 @@ class Sounds:
     left_out: int = 0  # because the page would become too large
 
 
-def review_page(pieces: Sequence[ReviewItem], lexicon: Lexicon, *, audio_mb: float, watch: Watch) -> tuple[str, Sounds]:
+def review_page(
+    pieces: Sequence[ReviewItem], lexicon: Lexicon, *, audio_mb: float, watch: Watch, blind: bool = False
+) -> tuple[str, Sounds]:
     """The page about `pieces` in this order, and what it plays.
 
     Corrections choose from the classes of `lexicon`. The page holds at most `audio_mb` MB of audio, that of the first
-    pieces; `watch` shows the progress.
+    pieces; `watch` shows the progress. `blind`: captions and their classes are not in it.
     """
     sounds = _sounds(pieces, audio_mb * 1e6, watch)
-    shown = [piece.shown() | {"missing": sounds.missing.get(number)} for number, piece in enumerate(pieces)]
+    data_of = ReviewItem.unseen if blind else ReviewItem.shown
+    shown = [data_of(piece) | {"missing": sounds.missing.get(number)} for number, piece in enumerate(pieces)]
     data: dict[str, Any] = {"attributes": _attributes(pieces, lexicon), "pieces": shown}
     data["id"] = digest(json.dumps(data, sort_keys=True).encode())
     page = offline_page(
@@ -145,9 +156,9 @@ def review_page(pieces: Sequence[ReviewItem], lexicon: Lexicon, *, audio_mb: flo
         data=data,
         audio=sorted(sounds.audio.items()),
         pieces=len(pieces),
-        doubtful=sum(piece.doubtful for piece in pieces),
+        doubtful=0 if blind else sum(piece.doubtful for piece in pieces),
         left_out=sounds.left_out,
-        scored=any(piece.run.scores for piece in pieces),
+        scored=not blind and any(piece.run.scores for piece in pieces),
     )
     return page, sounds
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.references import References
 from tests.cli.conftest import Specdec
 from tests.pages.read_page import Page
 
@@ -160,3 +162,30 @@ def test_what_a_piece_shows(specdec, transcripts, tmp_path, values, field, shown
     page = made(specdec, changed(transcripts, tmp_path, **values), tmp_path / "review.html", code=code)
     pieces = page.data()["pieces"]
     assert [piece[field] for piece in pieces] == [shown] * 4
+
+
+def test_captions_in_several_languages_modes_and_by_several_models_are_all_there(specdec, transcripts, tmp_path):
+    other = changed(transcripts, tmp_path, language="zh")
+    made(specdec, transcripts, tmp_path / "one.html")
+    assert specdec("review", transcripts, other, transcripts, "-o", "two.html").code == 0
+    pieces = Page(Path("two.html").read_text("utf-8")).data()["pieces"]
+    assert sorted(piece["language"] for piece in pieces) == ["en"] * 4 + ["zh"] * 4
+
+
+def test_a_blind_page_holds_nothing_that_models_said(specdec, transcripts, tmp_path):
+    page = made(specdec, changed(transcripts, tmp_path, caption="A secret."), tmp_path / "review.html", "--blind")
+    assert "A secret." not in (tmp_path / "review.html").read_text("utf-8")
+    assert page.data()["attributes"]["emotion"]
+    for piece in page.data()["pieces"]:
+        assert [piece[name] for name in ("labels", "scores", "claims", "figures", "flags")] == [{}, {}, {}, [], []]
+
+
+def test_rows_that_were_only_confirmed_are_counted_where_they_judge(tmp_path):
+    table = tmp_path / "corrections.jsonl"
+    rows = [
+        {"file": "a.wav", "label_emotion": "sad", "confirmed": "emotion"},
+        {"file": "b.wav", "label_emotion": "sad"},
+    ]
+    table.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    found = References.read(table, lexicon=Lexicon.load())
+    assert any("classes of 1 rows were only confirmed" in sentence for sentence in found.skips.sentences())

@@ -7,6 +7,7 @@ const place = (id) => document.getElementById(id);
 const store = `specdec-review-${data.id}`;
 
 let truth = data.pieces.map((piece) => ({ ...piece.truth })); // of each piece: attribute -> class, by a person
+let confirmed = data.pieces.map(() => []); // of each piece: attributes whose class was taken from the caption as it was
 let unsaved = false;
 let order = []; // numbers of the pieces in the list
 let open = null; // number of the piece that is open
@@ -20,7 +21,7 @@ const done = (number) => Object.keys(truth[number]).length > 0;
 function restore() {
   try {
     const kept = JSON.parse(localStorage.getItem(store));
-    if (kept?.truth?.length === truth.length) ({ truth, unsaved } = kept);
+    if (kept?.truth?.length === truth.length) ({ truth, unsaved, confirmed = confirmed } = kept);
   } catch {
     // some browsers keep nothing for local files
   }
@@ -29,7 +30,7 @@ function restore() {
 function keep(saved) {
   unsaved = !saved;
   try {
-    localStorage.setItem(store, JSON.stringify({ truth, unsaved }));
+    localStorage.setItem(store, JSON.stringify({ truth, unsaved, confirmed }));
   } catch {
     // as above
   }
@@ -52,6 +53,7 @@ function table() {
     const at = JSON.stringify(found);
     const cells = lines.get(at) ?? found;
     for (const [name, class_] of Object.entries(truth[number])) cells[`label_${name}`] = class_;
+    if (confirmed[number].length) cells.confirmed = confirmed[number].join(" ");
     lines.set(at, cells);
   }
   return [...lines.values()].map((cells) => `${JSON.stringify(cells)}\n`).join("");
@@ -66,6 +68,7 @@ function save() {
 }
 
 function tell(number, name, class_) {
+  confirmed[number] = confirmed[number].filter((other) => other !== name);
   if (class_ === null) delete truth[number][name];
   else truth[number][name] = class_;
   keep(false);
@@ -76,7 +79,9 @@ function tell(number, name, class_) {
 function confirm(number) {
   for (const name of names) {
     const class_ = said(number, name);
-    if (class_ !== null) truth[number][name] = class_;
+    if (class_ === null) continue;
+    if (truth[number][name] === undefined) confirmed[number].push(name);
+    truth[number][name] = class_;
   }
   keep(false);
   progress();
