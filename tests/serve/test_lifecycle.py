@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
+import httpx
 import numpy as np
 import openai
 import psutil
@@ -209,6 +210,37 @@ def test_the_end_is_told_to_every_request():
     assert any('"block"' in event for event in events)
     for answer in others:
         assert re.match(r"HTTP/1.1 (503 .*|200 OK(?s:.*)data: .*)\{\"error\": ?\{.*shutting_down", answer, re.S), answer
+
+
+def test_a_stream_has_a_comment_while_its_recording_waits(monkeypatch):
+    monkeypatch.setattr("specdec_cli.serve.chat._COMMENT_S", 0.05)
+    go_on, forward = threading.Event(), Session.forward
+
+    def waiting(session: Session, *arguments: Any) -> torch.Tensor:
+        assert go_on.wait(120)
+        return forward(session, *arguments)
+
+    with api(room=1) as held_up:
+        monkeypatch.setattr(Session, "forward", waiting)
+        with begun(held_up) as connection, connection.makefile("rb") as lines:
+            said = [next(lines) for _ in range(9)]
+            assert b"x-accel-buffering: no\r\n" in said
+            assert b": the recording waits\n" in [*said, *(next(lines) for _ in range(4))]
+            go_on.set()
+            assert any(line.startswith(b"data: ") for line in lines)
+
+
+def test_pages_of_named_origins_may_use_the_server():
+    origin = "https://app.example.org"
+    with api(origins=frozenset({origin})) as served, httpx.Client(base_url=served.url) as browser:
+        asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+        for site, status in ((origin, 200), ("https://other.example.org", 400)):
+            preflight = browser.options("/v1/chat/completions", headers={"Origin": site, **asked})
+            assert preflight.status_code == status
+            allowed = preflight.headers.get("access-control-allow-origin")
+            assert (allowed == site) == (status == 200)
+        refused = browser.get("/v1/models", headers={"Origin": origin})
+        assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, origin)
 
 
 @pytest.mark.ci
