@@ -54,7 +54,7 @@ class Draft:
             return ()
         import torch
 
-        rows = readings(torch.cat(self.scores), "the model", listed=count)
+        rows = readings(torch.cat(self.scores), listed=count)
         return tuple(row.candidates for row in rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -113,14 +114,14 @@ class Drafter:
         """Fetches the chosen tokens with their evidence; drops those after an end; returns whether there is an end."""
         written = block.written
         with self.scores.waiting():
-            tokens = state.evidence_on(
-                block.rows, torch.cat(block.chosen) if block.states else None, self.session.model.name
-            )
+            tokens = state.evidence_on(block.rows, torch.cat(block.chosen) if block.states else None, None)
         known = len(written) - block.start - len(state.evidence)  # of these tokens the host has read the first ones
         if len(tokens) - known > 1:
             self.scores.fill_in([token.id for token in tokens[known:-1]])
         kept, ended = 0, False
         for kept, token in enumerate(tokens, start=1):
+            if not math.isfinite(token.entropy):
+                raise self.scores.not_finite()
             unsure = state.add(token)
             if kept > known:
                 written.append(token.id)

@@ -72,7 +72,7 @@ def evidence_of(
     scores: torch.Tensor | Sequence[torch.Tensor],
     ids: Sequence[int] | torch.Tensor | None = None,
     groups: Groups | None = None,
-    name: str = "the model",
+    name: str | None = "the model",
 ) -> list[TokenEvidence]:
     """The evidence on m drafted tokens, in one fetch.
 
@@ -81,7 +81,7 @@ def evidence_of(
         ids: of the tokens, or int64 [m] on the device, if the host has not read them yet; None: the most likely ones.
         groups: of the gate class-entropy, which is near 0 where a model wavers between words for one class, and high
             where it wavers between classes.
-        name: of the model, for errors.
+        name: of the model, for errors; None: no row is checked, and what is not finite is so in the evidence.
 
     Raises ScoresError if the scores of a row are not finite.
     """
@@ -94,7 +94,7 @@ def evidence_of(
     found = []
     figures = [_figures(part, own, groups) for part, own in zip(parts, chosen, strict=True)]
     for id_, entropy, logprob, *rest in torch.cat(figures).tolist():
-        if not math.isfinite(entropy):
+        if name is not None and not math.isfinite(entropy):
             raise not_finite(name)
         between = rest.pop(0) if groups is not None else 0.0
         ps, tokens = rest[: len(rest) // 2], rest[len(rest) // 2 :]

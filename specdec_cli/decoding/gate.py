@@ -91,7 +91,7 @@ class GateState:
         return own.get(self.gate.name, token.entropy)
 
     def evidence_on(
-        self, scores: torch.Tensor | Sequence[torch.Tensor], ids: Sequence[int] | torch.Tensor | None, name: str
+        self, scores: torch.Tensor | Sequence[torch.Tensor], ids: Sequence[int] | torch.Tensor | None, name: str | None
     ) -> list[TokenEvidence]:
         """The evidence on drafted tokens by their processed scores [m, vocab], or parts of them; see `evidence_of`."""
         if self.gate.name == "class-entropy" and self.gate.groups is None:

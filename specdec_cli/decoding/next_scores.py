@@ -22,7 +22,7 @@ import torch
 
 from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.decoding.guesses import Guesses
-from specdec_cli.decoding.pick import Likeliest, ScoreReading, choices, likeliest, not_finite, readings
+from specdec_cli.decoding.pick import Likeliest, ScoreReading, choices, finite_choices, likeliest, not_finite, readings
 from specdec_cli.decoding.scores import LogitsPipeline
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session, shared_length
@@ -54,7 +54,7 @@ class NextScores:
         self._text: list[int] = []  # the text that was scored, guesses included
         self._rows = torch.empty(0)  # [n, vocab]: row i is after `_text[: _start + i]`, before temperature
         self._start = 1  # tokens of `_text` before the first row; without rows, one more than it has
-        self._choices = list[int]()  # the most likely token of the first rows, once it was fetched
+        self._choices = list[int | None]()  # the most likely token of the first rows, once fetched; None: not finite
         self._likeliest = list[Likeliest]()  # for the sound, of the first rows, once they were fetched
         self._judged = 0  # rows, from the first, in which the sound has banned what it bans
         self._instead = dict[int, int]()  # tokens before a row -> its most likely token, which the sound banned
@@ -103,8 +103,10 @@ class NextScores:
         at = len(text) - self._start
         if len(self._choices) <= at:
             with self.waiting():
-                self._choices += choices(self._rows[len(self._choices) :], self._name)
-        return self._choices[at]
+                self._choices += finite_choices(self._rows[len(self._choices) :])
+        if (found := self._choices[at]) is None:
+            raise self.not_finite()
+        return found
 
     def drawn(self, scores: torch.Tensor, chosen: torch.Tensor) -> int:
         """The id of a token, int64 [1] on the device, that was drawn by scores [1, vocab]."""
@@ -114,7 +116,12 @@ class NextScores:
     def readings(self, scores: torch.Tensor, passes: torch.Tensor | None, listed: int) -> list[ScoreReading]:
         """The figures that a verdict needs of rows of scores; see `pick.readings`."""
         with self.waiting():
-            return readings(scores, self._name, passes, listed)
+            return readings(scores, passes, listed)
+
+    def not_finite(self) -> DecodingError:
+        """The error for a row that is used and not finite. The session is closed."""
+        self._drop()
+        return not_finite(self._name)
 
     @property
     def guesses(self) -> bool:
@@ -148,9 +155,8 @@ class NextScores:
         started = time.perf_counter()
         try:
             yield
-        except DecodingError:  # not finite: neither the rows nor the cache can be used any more
-            self.session.close()
-            self._keep([], torch.empty(0), 0)
+        except DecodingError:
+            self._drop()
             raise
         if self._on_cpu:
             return
@@ -192,19 +198,25 @@ class NextScores:
                 self._likeliest += likeliest(self._rows[len(self._likeliest) :], JUDGED)
         for row in range(self._judged, end):
             length, found = self._start + row, self._likeliest[row]
-            if not math.isfinite(found.best):
-                with self.waiting():
-                    raise not_finite(self._name)
             self._instead.pop(length, None)
+            if not math.isfinite(found.best):  # a text that needs the row fails
+                self._choices[row:] = [None]
+                continue
             if banned := sound(text[:length], found.candidates):
                 self._rows = self._rows.clone()  # the rows that were given away stay as they are
                 self._rows[row, list(banned)] = -torch.inf
             if found.id in banned:
                 self._instead[length] = found.id
                 with self.waiting():
-                    found = found._replace(id=choices(self._rows[row : row + 1], self._name)[0])
-            self._choices[row:] = [found.id]
+                    self._choices[row:] = finite_choices(self._rows[row : row + 1])
+            else:
+                self._choices[row:] = [found.id]
         self._judged = end
+
+    def _drop(self) -> None:
+        """Closes the session: neither rows nor cache can be used any more."""
+        self.session.close()
+        self._keep([], torch.empty(0), 0)
 
     def _keep(self, text: list[int], rows: torch.Tensor, sure: int, old: slice = slice(0)) -> None:
         """Replaces the rows; the first ones are the `old` ones."""

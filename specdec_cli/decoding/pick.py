@@ -25,7 +25,7 @@ class ScoreReading(NamedTuple):
     """The figures of one row of processed scores."""
 
     id: int  # of the most likely token, the first of equal ones
-    best: float  # its score
+    best: float  # its score; a row whose best is not finite must choose no token
     gap: float  # its score minus the second best; infinite if no other token is possible
     spread: float  # standard deviation of the possible tokens' scores
     passes: bool = True  # whether the drafted token at this place passes the rule, if the rule reads scores
@@ -77,14 +77,20 @@ def choices(scores: torch.Tensor, name: str, drawn: torch.Tensor | None = None) 
 
     Raises ScoresError, which names the model `name`, if the scores of a row are not finite.
     """
+    found = [id_ for id_ in finite_choices(scores, drawn) if id_ is not None]
+    if len(found) < len(scores):
+        raise not_finite(name)
+    return found
+
+
+def finite_choices(scores: torch.Tensor, drawn: torch.Tensor | None = None) -> list[int | None]:
+    """As `choices`, but None for a row whose scores are not finite: no text may need it."""
     import torch
 
     values, found = most_likely(scores)
-    ids = found if drawn is None else drawn
-    fetched = torch.cat((ids, values)).tolist()
-    if not all(map(math.isfinite, fetched)):
-        raise not_finite(name)
-    return [int(id_) for id_ in fetched[: len(ids)]]
+    fetched = torch.cat((found if drawn is None else drawn, values)).tolist()
+    pairs = zip(fetched[: len(scores)], fetched[len(scores) :], strict=True)
+    return [int(id_) if math.isfinite(best) else None for id_, best in pairs]
 
 
 class Likeliest(NamedTuple):
@@ -108,17 +114,12 @@ def likeliest(scores: torch.Tensor, count: int) -> list[Likeliest]:
     ]
 
 
-def readings(
-    scores: torch.Tensor, name: str, passes: torch.Tensor | None = None, listed: int = 0
-) -> list[ScoreReading]:
+def readings(scores: torch.Tensor, passes: torch.Tensor | None = None, listed: int = 0) -> list[ScoreReading]:
     """The figures that a verdict needs of rows [m, vocab] of scores, in one fetch.
 
     Args:
-        name: of the model, for errors.
         passes: bool [n], n <= m, whether the drafted tokens at the first n rows pass; None: all pass.
         listed: how many most likely tokens to name in each row.
-
-    Raises ScoresError if the scores of a row are not finite.
     """
     import torch
 
@@ -131,11 +132,9 @@ def readings(
         columns += [(values - total).exp()[:, :listed], others[:, :listed]]
     found = []
     for id_, top, gap, spread, *rest in torch.cat(columns, dim=-1).tolist():
-        if not math.isfinite(top):
-            raise not_finite(name)
         passed = passes is None or rest.pop(0) > 0
         half = len(rest) // 2
-        candidates = named(rest[half:], rest[:half]) if listed else ()
+        candidates = named(rest[half:], rest[:half]) if listed and math.isfinite(top) else ()
         found.append(ScoreReading(int(id_), top, gap, spread, passed, candidates))
     return found
 

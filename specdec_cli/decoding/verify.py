@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -59,7 +60,7 @@ class LocalVerifier:
         else:
             accepted = accept_block(draft, decided, rule, self.synonyms)
             token = self._own(scores[accepted], decided[accepted], draws)
-        del decided[accepted + 1 :]
+        del decided[accepted + 1 :]  # no text needs these rows
         written = [*proposed[: len(text) + accepted], token]
         verified = len(written)
         longest = min(verified + run_on, self.most)
@@ -71,6 +72,9 @@ class LocalVerifier:
             written.append(self._own(scores[0], decided[-1], draws))
         instead = self.scores.banned(len(text), len(written))
         self.scores.drop_before(written)
+        ended = accepted > 0 and proposed[len(text) + accepted - 1] in self.scores.stop_ids
+        if not all(math.isfinite(row.best) for row in (decided[:accepted] if ended else decided)):
+            raise self.scores.not_finite()
         ties = sum(row.ties(self._tolerance) for row in decided)
         ms, prefilled = self.scores.clock_ms - started_ms, self.session.work.encoder_passes > passes
         likeliest = tuple(row.candidates for row in decided) if self.top_n else None

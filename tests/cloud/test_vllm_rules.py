@@ -71,7 +71,7 @@ def test_few_candidates_judge_like_whole_distributions(rule):
         logits[:, VOCAB:] -= 9.0
         likely = masked.topk(1 + rng.choice((0, 0, 3)), dim=-1).indices
         draft = Draft(tuple(rng.choice(row) for row in likely[:-1].tolist()), masked[:-1])
-        rows = readings(masked, "cloud")
+        rows = readings(masked)
         accepts = accept_block(draft, rows, rule, SYNONYMS)
         wanted = accepts, rows[accepts].id
         found = answered(logits, rule, banned).verify((), draft, 0)

@@ -86,6 +86,18 @@ def test_a_single_step_deep_in_a_text_keeps_its_position():
         assert float((row - expected)[finite].abs().max()) <= allowed(expected)
 
 
+@pytest.mark.parametrize("cloud_says", [{"^": "a", "a": "b", "b": "c", "c": ""}, {"^": "c", "c": ""}])
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0.5}, {"acceptance": "rank"}])
+def test_a_row_that_no_text_needs_does_not_fail_a_clip(cloud_says, settings):
+    """Behind the end of a draft the ban left no token, and the clip failed."""
+    edge = certain({"^": "a", "a": "b", "b": "c", "c": ""}, size=5)
+    cloud = certain(cloud_says, size=5)
+    mode = "hybrid" if "acceptance" in settings else "lossless"
+    always = {"mode": mode, "gate": "always", "k": 4, "no_repeat_ngram": 1, **settings}
+    _, finished = collect(table_loop(edge, cloud, **always).run())
+    assert spelled(edge, finished.token_ids) == ("abc" if settings.get("acceptance") else "".join(cloud_says)[1:])
+
+
 def test_stop_rules_do_not_shorten_a_draft():
     """They ran inside the draft and cut blocks short; they belong to committed text."""
     edge = certain({"^": "a", "a": "b", "b": "c", "c": "d", "d": "e", "e": ""})

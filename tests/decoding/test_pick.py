@@ -44,7 +44,7 @@ def test_of_equal_tokens_the_first_is_chosen_as_by_generate(size):
         scores = torch.zeros(1, size).index_fill(1, torch.tensor(places), 1.0)
         assert most_likely(scores)[1].tolist() == [min(places)]
         assert choices(torch.zeros(2, size), "it") == [0, 0]
-        assert [row.id for row in readings(scores, "it")] == ranked(scores, 2)[0].tolist() == [min(places)]
+        assert [row.id for row in readings(scores)] == ranked(scores, 2)[0].tolist() == [min(places)]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -73,7 +73,7 @@ def test_evidence_is_that_of_the_distribution(size):
 def test_scores_that_are_not_finite_are_refused_by_name(bad, size):
     scores = _scores(size)
     scores[1, size // 2] = bad
-    for read in (choices, readings, lambda rows, name: evidence_of(rows, None, None, name)):
+    for read in (choices, lambda rows, name: evidence_of(rows, None, None, name)):
         with pytest.raises(DecodingError, match="the logits of it are not finite"):
             read(scores, "it")
     with pytest.raises(DecodingError, match="not finite"):
@@ -82,7 +82,7 @@ def test_scores_that_are_not_finite_are_refused_by_name(bad, size):
 
 def test_a_spread_of_many_scores_is_nearly_that_of_all():
     scores = _scores(20_001)
-    for row, scored in zip(readings(scores, "it"), scores, strict=True):
+    for row, scored in zip(readings(scores), scores, strict=True):
         assert row.spread == pytest.approx(float(scored[scored.isfinite()].std()), rel=0.05)
 
 

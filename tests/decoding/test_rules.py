@@ -29,7 +29,7 @@ def _accepted(
 ) -> tuple[int, int]:
     """How many drafted tokens a rule accepts, and the cloud's own after them, by its scores [m + 1, vocab]."""
     rule = rules.in_force(sampling=False)
-    rows = readings(scores, "cloud", passing(draft, scores, rules, rule))
+    rows = readings(scores, passing(draft, scores, rules, rule))
     accepted = accept_block(draft, rows, rule, synonyms)
     return accepted, rows[accepted].id
 
@@ -85,8 +85,8 @@ def test_near_ties_are_pairs_that_a_number_format_cannot_tell_apart():
             [3.0, -math.inf, -math.inf, -math.inf],  # nothing to be confused with
         ]
     )
-    assert [row.ties(2e-4) for row in readings(rows, "cloud")] == [True, False, True, True, False]
-    assert [row.ties(1e-2) for row in readings(rows, "cloud")] == [True, True, True, True, False]
+    assert [row.ties(2e-4) for row in readings(rows)] == [True, False, True, True, False]
+    assert [row.ties(1e-2) for row in readings(rows)] == [True, True, True, True, False]
 
 
 @pytest.mark.ci
