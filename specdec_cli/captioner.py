@@ -31,7 +31,7 @@ from specdec_cli.errors import ConfigError, SpecdecError, as_specdec_error
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
-from specdec_cli.labels.calibration import CalibrationFile, calibration_for
+from specdec_cli.labels.calibration import Calibration, CalibrationFile, calibration_for
 from specdec_cli.labels.class_words import ClassWords, class_words
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import KEPT, Scorer
@@ -75,6 +75,7 @@ class Captioner:
         self._synonyms = self.word_groups if config.acceptance.rule == "class" or remote else NO_SYNONYMS
         self.gate = Gate.of(config, self.class_groups if summed and not remote else None)
         self.setup = Setup.of(config, pair, load_s)
+        self._calibration: Calibration | None = None  # of all loaded models
         self._require_sound()
 
     @classmethod
@@ -123,9 +124,9 @@ class Captioner:
         here, there = config.audio, self.config.audio
         same_cuts = (here.cuts_path, here.strict) == (there.cuts_path, there.strict)
         varied = Captioner(config, pair, self.setup.load_s, cuts=self.cuts if same_cuts else None)
-        scorer = self.setup.scorer
-        if scorer is not None and config.decoding.sampling:
-            scorer = Scorer(scorer.lexicon)
+        scorer, varied._calibration = self.setup.scorer, self._calibration
+        if scorer is not None:
+            scorer = varied._scorer(scorer.lexicon)
         varied.setup = replace(varied.setup.reading(self.setup.lexicon), scorer=scorer, measures=self.setup.measures)
         return varied
 
@@ -135,12 +136,15 @@ class Captioner:
         `calibration` corrects the probabilities; None: the shipped one, for the mini pair. Raises ConfigError if it was
         made for other weights.
         """
-        # a calibration holds for captions without a temperature
-        drawn, weights = self.config.decoding.sampling, self.setup.models.weights
-        scorer = Scorer(lexicon, None if drawn else calibration_for(weights, calibration))
-        changed = self._with(replace(self.setup.reading(lexicon), scorer=scorer))
+        changed = self._with(self.setup.reading(lexicon))
+        changed._calibration = calibration_for(self.setup.models.weights, calibration)
+        changed.setup = replace(changed.setup, scorer=changed._scorer(lexicon))
         changed._require_sound()
         return changed
+
+    def _scorer(self, lexicon: Lexicon) -> Scorer:
+        """The scorer of a lexicon's classes. A calibration holds for captions without a temperature."""
+        return Scorer(lexicon, None if self.config.decoding.sampling else self._calibration)
 
     def measuring(self) -> Captioner:
         """The same captioner, but its transcripts have figures of each clip in `measured`; see docs/acoustics.md.

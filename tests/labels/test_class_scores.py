@@ -151,3 +151,14 @@ def test_a_temperature_keeps_order_and_sum(power):
 )
 def test_doubt(labels, scores, doubtful):
     assert needs_review(labels, scores) is doubtful
+
+
+def test_a_variant_keeps_the_calibration():
+    use = captioner(decoding__mode="edge")
+    weights = use.setup.models.weights["edge"] or ""
+    ours = CalibrationFile(models={"edge": OfModel(weights=weights, temperatures={"voice": 2.0})}, fitted_on={})
+    drawn = captioner(decoding__mode="edge", decoding__temperature=0.5).labelled(LEXICON, ours)
+    back = drawn.variant(use.config)
+    assert drawn.setup.scorer.calibration is drawn.variant(drawn.config).setup.scorer.calibration is None
+    for varied in (back, use.labelled(LEXICON, ours).variant(drawn.config).variant(use.config)):
+        assert varied.setup.scorer == use.labelled(LEXICON, ours).setup.scorer
