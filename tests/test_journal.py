@@ -1,9 +1,11 @@
 """Lines on disk: whole or not at all, from several processes, on a full disk, behind a torn end."""
 
+import errno
 import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from tests.transcript.lines import Raw, append_transcript
 HEAD = f"{failed_line('a').to_json()}\n".encode()
 PRELUDE = """
 import resource, sys
+from contextlib import suppress
 from pathlib import Path
 from specdec_cli.errors import TranscriptError
 from tests.batch.lines import failed_line
@@ -119,7 +122,7 @@ def test_a_rewrite_that_is_killed_changes_nothing(tmp_path):
     code = """
 import os
 from specdec_cli.batch import output_file
-output_file._line_at = lambda *_: os._exit(9)
+output_file._line_at = lambda *_, **__: os._exit(9)
 output_file.Output(path, lambda _: ())
 """
     killed = python(code, path)
@@ -146,3 +149,89 @@ def test_it_is_held_by_whatever_name_and_its_own_files_have_short_ones(tmp_path)
         with pytest.raises(TranscriptError, match="being written by another run"):
             Raw(link)
     assert sorted(os.listdir(tmp_path)) == ["link", path.name]
+
+
+def test_lines_and_rewrites_are_on_the_disk_before_the_run_goes_on(tmp_path, monkeypatch):
+    synced: list[int] = []
+    fsync = os.fsync
+    monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size) or fsync(descriptor))
+    path = tmp_path / "o.jsonl"
+    with Raw(path) as store:
+        for written in (HEAD, HEAD * 2):
+            store.append(HEAD.decode().rstrip("\n"))
+            assert synced[-1] == len(written)
+        store.rewrite([HEAD])
+    assert synced == [len(HEAD), 2 * len(HEAD), len(HEAD)]
+
+
+def test_the_file_of_a_lock_is_deleted_while_the_lock_is_held(tmp_path, monkeypatch):
+    """Else another run could take it in between, and a third one could make a new file and take that."""
+    path, unlink, held = tmp_path / "o.jsonl", Path.unlink, list[bool]()
+
+    def watched(self: Path, missing_ok: bool = False) -> None:
+        if self == lock_file(path):
+            with pytest.raises(TranscriptError, match="being written by another run"):
+                Raw(path)
+            held.append(True)
+        unlink(self, missing_ok=missing_ok)
+
+    store = Raw(path)
+    monkeypatch.setattr("pathlib.Path.unlink", watched)
+    store.__exit__(None, None, None)
+    assert held == [True]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file stays")
+@pytest.mark.parametrize("how", ["deleted", "moved", "swapped for a link", "lock deleted"])
+def test_an_output_that_is_taken_away_during_a_run_ends_it_and_nothing_else_is_written(tmp_path, how):
+    path, mine = tmp_path / "o.jsonl", tmp_path / "mine.jsonl"
+    mine.write_text("mine")
+    with Raw(path) as store:
+        store.append("{}")
+        if how == "lock deleted":
+            lock_file(path).unlink()
+        elif how == "moved":
+            path.rename(tmp_path / "moved.jsonl")
+        else:
+            path.unlink()
+        if how == "swapped for a link":
+            path.symlink_to(mine)
+        said = "its lock .* was deleted" if how == "lock deleted" else "it was moved, deleted or replaced"
+        with pytest.raises(TranscriptError, match=said):
+            store.append("{}")
+    assert mine.read_text() == "mine"
+
+
+@pytest.mark.parametrize("call", ["os.fsync", "os.link", "pathlib.Path.replace", "os.stat", "os.open"])
+def test_a_system_that_refuses_any_one_call_costs_no_line(tmp_path, monkeypatch, call):
+    """The first, second ... of these calls fails; what was written before is there, and the next run goes on."""
+    place, name = call.rsplit(".", 1)
+    owner = Path if place.startswith("pathlib") else os
+    real, failed, n = getattr(owner, name), True, 0
+    while failed:
+        n, failed = n + 1, False
+        left = n
+
+        def refuse(*given: object, **more: object) -> object:
+            nonlocal left, failed
+            left -= 1
+            if left == 0:
+                failed = True
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real(*given, **more)
+
+        path, before = tmp_path / f"{n}.jsonl", b"" if call == "os.link" else HEAD
+        if before:
+            path.write_bytes(before)
+        with monkeypatch.context() as patched, suppress(TranscriptError):
+            patched.setattr(f"{place}.{name}", refuse)
+            with Raw(path) as store:
+                store.append(HEAD.decode().rstrip("\n"))
+                store.rewrite([HEAD, HEAD])
+        found = path.read_bytes() if path.exists() else b""
+        assert found in (before, before + HEAD, HEAD * 2), (call, n)
+        with Raw(path) as store:
+            store.append(HEAD.decode().rstrip("\n"))
+        assert path.read_bytes() == found + HEAD
+        assert not [each for each in os.listdir(tmp_path) if ".specdec-" in each and not each.endswith(".lock")]
+    assert n > 1

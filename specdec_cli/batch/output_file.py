@@ -165,7 +165,8 @@ class Output(Journal[Line]):
             with self.path.open("rb") as old:
                 stand = ((now.get(key), mark) for key, task in self._tasks.items() for mark in task.marks)
                 self.rewrite(
-                    _line_at(old, mark.offset) if file is None else self._moved(mark, file) for file, mark in stand
+                    _line_at(old, mark.offset, whole=True) if file is None else self._moved(mark, file)
+                    for file, mark in stand
                 )
             self._read()
         return len(now)

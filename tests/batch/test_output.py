@@ -2,6 +2,7 @@
 
 import os
 from contextlib import nullcontext
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -213,3 +214,17 @@ def test_other_models_are_refused_once_they_are_known(tmp_path, then, now, sugge
     here = SimpleNamespace(models=loaded, settings={"suggested": suggested} if suggested else {})
     with nullcontext() if told is None else pytest.raises(ConfigError, match=rf"o\.jsonl:2 .*{told}"):
         output.require(lambda line: loaded_changes(line.head, here, ("dtype", "weights")))
+
+
+def test_a_renamed_recording_keeps_its_line_and_others_stay_as_they_are(tmp_path):
+    (tmp_path / "new.wav").write_bytes(b"sound")
+    digest = sha256(b"sound").hexdigest()
+    gone, other = good_line(tmp_path / "old.wav", sha256=digest), good_line("/x.wav")
+    path = write(tmp_path / "o.jsonl", gone, other, good_line("-", sha256=digest))
+    before = path.read_bytes().splitlines()
+    with Output(path, accept) as output:
+        item = InputFile(str(tmp_path / "new.wav"))
+        assert [output.follow([item]) for _ in range(2)] == [1, 0]
+        assert output.find(item).captioned
+    assert files(path) == ["new.wav", "x.wav", "-"]
+    assert path.read_bytes().splitlines()[1:] == before[1:]
