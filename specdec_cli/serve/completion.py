@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from specdec_cli.models.processor import Processor
 from specdec_cli.serve.captions import Step
 from specdec_cli.serve.requests import PREFIX, ChatRequest
-from specdec_cli.transcript import Transcript
+from specdec_cli.transcript import Transcript, token_fates
 from specdec_cli.transcript.recorder import sum_of_known
 from specdec_cli.types import Mode, Token
 
@@ -103,7 +103,7 @@ class Completion:
         if isinstance(made, Transcript):
             own = {"transcript": _without_rounds(made)}
         else:
-            own = {"block": made.model_dump(mode="json")}
+            own = {"block": made.model_dump(mode="json"), "tokens": list(token_fates.tokens(made))}
         piece = {name: getattr(step.piece, name) for name in ("index", "start_s", "end_s")}
         delta, self._role = {**self._role, "content": "" if self._wanted else text}, {}
         return self._chunk(delta, None, {"piece": piece, **own}, logprobs)

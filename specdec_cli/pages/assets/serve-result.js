@@ -38,17 +38,7 @@ const FIGURES = {
 };
 const named = (name) => say(name, CHINESE[name] ?? name);
 
-// Text, fate, entropy and gate's figure of each token of a round, as `token_fates.tokens` has them.
-function fatesOf({ draft_pieces, committed_pieces, source, accepted, entropy, gate_values }) {
-  const stood = Math.min(committed_pieces.length, source.length, accepted);
-  const fate = (index) => (index < stood ? source[index] : index === stood && source.includes("corrected") ? "rejected" : "cut");
-  const drafted = [...committed_pieces.slice(0, stood), ...draft_pieces.slice(stood)];
-  const added = committed_pieces.slice(stood).map((piece, index) => [piece, source[stood + index]]);
-  return [
-    ...drafted.map((piece, index) => [piece, fate(index), entropy[index] ?? null, gate_values[index] ?? null]),
-    ...added.map(([piece, origin]) => [piece, origin, null, null]),
-  ];
-}
+const tokensOf = new WeakMap(); // round -> text, fate, entropy and gate's figure of each token, as the server sends them
 
 function verdictOf(round, mode) {
   if (mode === "cloud") return ["cloud", say("by the cloud", "云端生成")];
@@ -74,7 +64,7 @@ function reasonsOf(round, { mode, gate }) {
 // Tokens as words: marks stay with the word before them.
 function wordsOf(round, { gate }) {
   const words = [];
-  for (const each of fatesOf(round)) {
+  for (const each of tokensOf.get(round)) {
     const element = token(each, { gate }, { threshold: thresholdOf(round, gate) });
     if (document.documentElement.lang === "zh") element.title = `${MEANINGS[each[1]]}${each[2] === null ? "" : `；熵 ${each[2].toFixed(3)}`}`;
     if (words.length && /^\p{P}+$/u.test(each[0])) words.at(-1).push(element);
@@ -90,7 +80,7 @@ function blockOf(round, run) {
 }
 
 function legendOf(rounds, { gate }) {
-  const found = new Set(rounds.flatMap((round) => fatesOf(round).map((each) => each[1])));
+  const found = new Set(rounds.flatMap((round) => tokensOf.get(round).map((each) => each[1])));
   const figure = gate.name === "class-entropy" ? say("entropy over classes in nats", "类别间的熵（nats）") : say("entropy in nats", "熵（nats）");
   const line = barsOf({ gate }, gate.threshold).threshold === null ? "" : say(", the dashed line is the threshold", "，虚线为阈值");
   const keys = keysOf(found, (fate) => say(fate.replace("_", " "), "词"), (fate) => say(FATES[fate][1], MEANINGS[fate]));

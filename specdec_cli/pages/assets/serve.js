@@ -95,11 +95,14 @@ async function caption() {
 }
 
 // Takes in an event of a piece: a block, or the rest of its transcript.
-function take({ piece, block, transcript }) {
+function take({ piece, block, tokens, transcript }) {
   const found = run.pieces.get(piece.index) ?? { ...piece, rounds: [], final: null };
   run.pieces.set(piece.index, found);
   run.state = "writing";
-  if (block) found.rounds.push(block);
+  if (block) {
+    found.rounds.push(block);
+    tokensOf.set(block, tokens);
+  }
   if (transcript) found.final = { ...transcript, file: run.name, rounds: found.rounds };
   open ??= found.index;
   draw();
