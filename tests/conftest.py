@@ -1,8 +1,12 @@
-"""One thread per process: the models are tiny, and the tests run side by side. No test writes into a user's folders."""
+"""One thread per process: the models are tiny, and the tests run side by side. No test writes into a user's folders.
+
+Tests marked `slow` run with --runslow alone. SPECDEC_CI_REQUIRE names what must be there, by the keys of `NEEDS`: a
+test that is skipped for want of it fails.
+"""
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1024")  # tests have more models and lengths than a command
 
 ROOT = Path(__file__).parents[1]
+NEEDS = {"browser": "chromium", "espeak": "espeak", "vllm": "vllm"}
+"""What may be required -> a word in the reasons of tests that are skipped without it."""
 
 gc.disable()  # until all modules are imported: what they hold stays, and collecting among it takes long
 
@@ -20,6 +26,42 @@ def pytest_collection_finish() -> None:
     """From here on the collector works as ever, without what was imported."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--runslow", action="store_true", help="run the tests marked slow, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves slow tests out, and names the files that were asked for and hold nothing else."""
+    if config.getoption("--runslow"):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    config.hook.pytest_deselected(items=slow)
+    if (only := {item.path for item in slow} - {item.path for item in items}) and config.args_source.name == "ARGS":
+        config.stash[ONLY_SLOW] = sorted(str(path.relative_to(ROOT)) for path in only)
+
+
+ONLY_SLOW = pytest.StashKey[list[str]]()
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> str | None:
+    """Says which files have slow tests alone."""
+    names = config.stash.get(ONLY_SLOW, None)
+    return f"slow tests alone, which --runslow runs: {', '.join(names)}" if names else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turns a skipped test that SPECDEC_CI_REQUIRE asks for into a failure."""
+    report = yield
+    reason = str(report.longrepr).lower() if report.skipped else ""
+    for name in filter(None, os.environ.get("SPECDEC_CI_REQUIRE", "").split(",")):
+        if report.skipped and NEEDS[name] in reason:
+            report.outcome = "failed"
+            report.longrepr = f"{item.nodeid} was skipped, but SPECDEC_CI_REQUIRE names {name}: {reason}"
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)
