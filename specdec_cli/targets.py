@@ -164,7 +164,7 @@ def _digest_at(path: Path, kind: Kind | None, about: str) -> str | None:
         return None
 
 
-def to_stdout(content: Iterable[str]) -> None:
+def to_stdout(content: Iterable[str | bytes]) -> None:
     """Writes texts to standard output as they are, in UTF-8."""
     sys.stdout.flush()
     sys.stdout.buffer.writelines(_encoded(content))

@@ -29,7 +29,7 @@ from specdec_cli.labels.references import References
 from specdec_cli.stats import Interval, Resampler, Statistic, Values, difference, mean
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.tune.outcomes import CaptionQuality, SettingOutcome, swept
-from specdec_cli.tune.recording import StoredRecordings, setup_of, sound_of
+from specdec_cli.tune.recording import StoredRecordings, setup_of
 from specdec_cli.tune.replay import candidates
 from specdec_cli.types import COSTS, Cost, GateName
 from training.labels import balanced, dev_rows, read_rows
@@ -98,13 +98,12 @@ def replays(table: Path, language: str, gates: Sequence[GateName], k: int, work:
         watch.close()
     known = {trace.sha256: found for trace in traces if (found := references.find(trace.file))}
     quality = CaptionQuality(lexicon, known, config.prompt.language, captioner.decode)
-    sounds = [sound_of(trace, captioner) for trace in traces]
     prefill = _prefill(work / f"{language}-entropy.jsonl")
     settings: dict[str, list[SettingOutcome]] = {}
     for gate in gates:
         for candidate in candidates(traces, (gate,), (k,), defers=True, rates=RATES):
             name = f"{gate}, {_DEFERRED}" if candidate.deferred else gate
-            outcome = swept(candidate, traces, quality, 0, sounds, prefill)
+            outcome = swept(candidate, traces, quality, 0, prefill)
             settings.setdefault(name, []).append(outcome)
     edge, cloud = (quality.table(traces, [getattr(t, side).ids for t in traces]) for side in ("edge", "cloud"))
 

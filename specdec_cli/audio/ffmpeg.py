@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from specdec_cli.audio.samples import BLOCK_SAMPLES, MISSING_S, STREAMED, Floats, Source
 from specdec_cli.regular_files import POSIX, read_at
@@ -220,7 +221,7 @@ class _Converter:
             self._resampler = None
 
     def _array(self, frame: Any) -> Floats:
-        stored = frame.to_ndarray()
+        stored: npt.NDArray[Any] = frame.to_ndarray()
         samples = stored.T if frame.format.is_planar else stored.reshape(-1, self._channels)
         if samples.dtype.kind == "f":
             return samples.astype(np.float32, copy=False)

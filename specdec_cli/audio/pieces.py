@@ -111,7 +111,8 @@ class Cutting:
             return known[:1]
         silent = [channel for channel in known if channel in sound.levels.silent or reading.statistics[channel].silent]
         if silent:
-            reading.warnings.append(f"{name}: nothing can be heard on {listed(silent)}, left out.")
+            unheard = listed([channel for channel in silent if channel is not None])
+            reading.warnings.append(f"{name}: nothing can be heard on {unheard}, left out.")
         return [channel for channel in known if channel not in silent]
 
 

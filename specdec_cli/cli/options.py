@@ -107,7 +107,7 @@ def resolve(context: Context, fixed: Mapping[str, object] | None = None) -> Reso
         value = context.params.get(parameter)
         if value is not None and name in flags:
             raise ConfigError(f"{names[name]} and --{parameter} exclude each other.", hint="Give one of them.")
-        if parameter == "style" and value not in (None, *choices(name)):
+        if parameter == "style" and isinstance(value, str) and value not in choices(name):
             close = nearest(value, choices(name))
             hint = f"Did you mean {close}?" if close else "An instruction of your own goes with --prompt."
             raise ConfigError(f"--style takes {', '.join(choices(name))}, not {show(value)}.", hint=hint)

@@ -12,6 +12,7 @@ from specdec_cli.console.theme import BAD, DIM, DOT
 from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count, percent
 from specdec_cli.times import seconds
+from specdec_cli.types import Flag
 
 if TYPE_CHECKING:
     from specdec_cli.batch.tasks import Progress
@@ -44,7 +45,8 @@ def show_totals(view: View, counts: Progress, output: Path | None) -> None:
     if counts.degraded:
         again = "; --retry-failed makes them again" if output is not None and output.suffix == ".jsonl" else ""
         view.warn(f"{count(counts.degraded, 'caption')} degraded: the cloud failed{again}")
-    if flags := {flag: number for flag, number in counts.flags.items() if flag != "no_speech"}:
+    flags: dict[Flag, int] = {flag: number for flag, number in counts.flags.items() if flag != "no_speech"}
+    if flags:
         view.warn(f"flagged captions: {count_flags(flags)}")
     warn_no_speech(view, counts)
     if output is not None and (kept or counts.tokens):

@@ -105,8 +105,9 @@ def _figure(round_: Round, entropy: float | None, own: float | None, settings: M
     gate, threshold = str(settings.get("gate")), threshold_of(settings, waking=round_.waking)
     if (value := own if gate in _FIGURES else entropy) is None:
         return Text()
-    decides = (gate in _FIGURES or gate == "entropy") and threshold is not None
-    return Text(f"{value:.2f}!", ABOVE) if decides and crosses(gate, value, threshold) else Text(f"{value:.2f}", BELOW)
+    if threshold is not None and (gate in _FIGURES or gate == "entropy") and crosses(gate, value, threshold):
+        return Text(f"{value:.2f}!", ABOVE)
+    return Text(f"{value:.2f}", BELOW)
 
 
 def token_rows(

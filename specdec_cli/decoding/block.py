@@ -134,8 +134,9 @@ def outcome(draft: Draft, verdict: Verdict | None, by: Decider, top_n: int) -> l
     sources.append(own)
     sources.extend("cloud" for _ in verdict.run_on)
     verified = [*draft.ids[:accepted], draft.ids[accepted] if own == "corrected" else None]  # the edge's, by place
-    columns = (_decided(draft, verdict, by, top_n), chain(verified, repeat(None)), chain(verdict.instead, repeat(None)))
-    return [Token(*token) for token in zip(ids, sources, *columns, strict=False)]
+    likeliest, instead = _decided(draft, verdict, by, top_n), chain(verdict.instead, repeat(None))
+    columns = zip(ids, sources, likeliest, chain(verified, repeat(None)), instead, strict=False)
+    return [Token(*token) for token in columns]
 
 
 def _decided(draft: Draft, verdict: Verdict | None, by: Decider, top_n: int) -> chain[Alternatives]:

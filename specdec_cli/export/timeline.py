@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -186,7 +186,7 @@ def _legend(rows: Sequence[_Row], lanes: Sequence[_Lane], language: Language) ->
 def _spectrogram(panel: Axes, row: _Row, loudest: float) -> None:
     from librosa.display import specshow
 
-    look = {"cmap": "magma", "vmin": loudest - _RANGE_DB, "vmax": loudest, "rasterized": True}
+    look: dict[str, Any] = {"cmap": "magma", "vmin": loudest - _RANGE_DB, "vmax": loudest, "rasterized": True}
     for part in row.sound:
         at = part.start_s + part.step_s * np.arange(part.mel_db.shape[1])
         specshow(part.mel_db, sr=SAMPLE_RATE, x_coords=at, y_axis="mel", ax=panel, **look)
@@ -246,7 +246,7 @@ def _box(
         return
     start, end, colour = piece.start_ms / 1000, piece.end_ms / 1000, lane.colours[value]
     hatch = "////" if "no_speech" in piece.line.head.flags else None
-    look = {"facecolors": colour, "edgecolors": GROUND, "linewidth": 0.6, "hatch": hatch}
+    look: dict[str, Any] = {"facecolors": colour, "edgecolors": GROUND, "linewidth": 0.6, "hatch": hatch}
     panel.broken_barh([(start, end - start)], (bottom, tall), **look)
     if lane.contradicted(piece):
         panel.plot([start, end], [bottom + 0.04] * 2, color=ALERT, linewidth=2, solid_capstyle="butt")

@@ -188,8 +188,8 @@ def _sounds(pieces: Sequence[ReviewItem], most_bytes: float, watch: Watch) -> So
         watch.step(path)
         spans = [span for number in numbers if (span := chosen[number].span) is not None] or None
         try:
-            pieces = pieces_of(path, sha256, spans, channel or None, track or None)
-            sounds = (piece.samples for piece in pieces)
+            found_pieces = pieces_of(path, sha256, spans, channel or None, track or None)
+            sounds = (piece.samples for piece in found_pieces)
             played = (base64.b64encode(mp3(samples)).decode("ascii") for samples in sounds)
             for number, audio in zip(numbers, played if spans else repeat(next(played)), strict=spans is not None):
                 found.audio[number] = audio

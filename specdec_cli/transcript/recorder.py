@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -78,12 +78,14 @@ def whole_of(pieces: Sequence[TranscriptHead]) -> Whole | None:
     total_s = sum(length_s for _, length_s in described)
     if len(pieces) < 2 or not total_s:
         return None
-    speakers, classes = Counter[str](), dict[str, Counter[str]]()
+    speakers = defaultdict[str, float](float)  # seconds
+    classes = defaultdict[str, defaultdict[str, float]](lambda: defaultdict(float))
     for piece, length_s in described:
         if piece.speaker is not None:
             speakers[piece.speaker] += length_s
         for attribute, class_ in (piece.labels or {}).items():
-            classes.setdefault(attribute, Counter()).update({class_: length_s} if class_ else {})
+            if class_ is not None:
+                classes[attribute][class_] += length_s
 
     def shares(lengths_s: Mapping[str, float]) -> dict[str, float]:
         ordered = sorted(lengths_s.items(), key=lambda named: -named[1])

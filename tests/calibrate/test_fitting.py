@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from specdec_cli.plot.reliability import reliability as diagram
 
 from specdec_cli.calibrate.decisions import Decision, read_decisions
 from specdec_cli.calibrate.fitting import calibrate, fit_temperature, reliability
@@ -11,7 +12,6 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import read_calibration, sharpened
 from specdec_cli.labels.references import References
-from specdec_cli.plot.reliability import reliability as diagram
 from specdec_cli.types import Decider
 from tests.cli.conftest import *  # noqa: F403 - its fixtures
 from tests.mini_pair import RATE, captioner, voice, write_voice
