@@ -152,7 +152,7 @@ class Output(Journal[Line]):
 
         They are known by their content; returns how many there are. Errors as in `append`.
         """
-        gone = {
+        gone: dict[tuple[str | None, str | None], Key] = {
             (task.sha256, key.id): key
             for key, task in self._tasks.items()
             if task.sha256 is not None and task.item.path != STDIN and not os.path.lexists(key.path)
@@ -163,10 +163,10 @@ class Output(Journal[Line]):
                 now[key] = file_name(item.path)
         if now:
             with self.path.open("rb") as old:
-                stand = ((now.get(key), mark) for key, task in self._tasks.items() for mark in task.marks)
+                renamed = ((now.get(key), mark) for key, task in self._tasks.items() for mark in task.marks)
                 self.rewrite(
                     _line_at(old, mark.offset, whole=True) if file is None else self._moved(mark, file)
-                    for file, mark in stand
+                    for file, mark in renamed
                 )
             self._read()
         return len(now)

@@ -125,8 +125,8 @@ def outcome(draft: Draft, verdict: Verdict | None, by: Decider, top_n: int) -> l
     `by` is the model that drafted it. Each token names the `top_n` most likely ones in its place.
     """
     if verdict is None:
-        columns = _decided(draft, None, by, top_n), chain(draft.instead, repeat(None))
-        return [Token(id_, by, row, None, instead) for id_, row, instead in zip(draft.ids, *columns, strict=False)]
+        rows, chosen = _decided(draft, None, by, top_n), chain(draft.instead, repeat(None))
+        return [Token(id_, by, row, None, instead) for id_, row, instead in zip(draft.ids, rows, chosen, strict=False)]
     accepted = verdict.accepted
     own: Source = "cloud" if not draft.ids else "bonus" if accepted == len(draft.ids) else "corrected"
     ids = (*draft.ids[:accepted], verdict.token, *verdict.run_on)

@@ -88,8 +88,8 @@ class Fit(_Part):
         edges = [*zip(self.borders, self.bands or [0.0] * len(self.borders), strict=True)]
         at = names.index(class_)
         below, above = edges[at - 1 : at] if at else [], edges[at : at + 1]
-        least = [border - band for border, band in below] + [limits.least] * (limits.least is not None)
-        most = [border + band for border, band in above] + [limits.most] * (limits.most is not None)
+        least = [border - band for border, band in below] + ([] if limits.least is None else [limits.least])
+        most = [border + band for border, band in above] + ([] if limits.most is None else [limits.most])
         return Span(least=max(least, default=None), most=min(most, default=None))
 
     @field_validator("borders", "bands")

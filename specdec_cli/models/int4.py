@@ -71,7 +71,7 @@ class PackedLinear(nn.Module):
         """Activations [..., inputs] to [..., outputs], both in the number format of the scales."""
         rows = x.reshape(-1, self.in_features)
         if len(rows) <= _FEW_ROWS.get(rows.dtype, 64):
-            made = torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.weight, GROUP, self.scales)
+            made: torch.Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.weight, GROUP, self.scales)
         else:
             made = self._unpacked_product(rows.float() if lacks_16_bits() else rows).to(rows.dtype)
         if self.bias is not None:

@@ -61,7 +61,7 @@ class ReviewItem:
 
     def unseen(self) -> dict[str, Any]:
         """The same without what models said of it, so that a person chooses classes by ear alone."""
-        nothing = {"labels": {}, "scores": {}, "claims": {}, "figures": [], "flags": []}
+        nothing: dict[str, Any] = {"labels": {}, "scores": {}, "claims": {}, "figures": [], "flags": []}
         return self.shown() | {"caption": "", "review": False, "doubt": None} | nothing
 
     def shown(self) -> dict[str, Any]:
