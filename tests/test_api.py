@@ -21,7 +21,7 @@ from specdec_cli import Captioner, Finished, Prefill, Round, Started, Transcript
 from specdec_cli.errors import AudioContentError, AudioNotFoundError, ConfigError, DecodingError, ReferencesError
 from tests.mini_pair import MODES, RATE, WINDOW_S, captioner, voice, write_voice
 
-MODES_BY_TIER = ["hybrid", *(pytest.param(mode, marks=pytest.mark.full) for mode in ("lossless", "edge", "cloud"))]
+MODES_BY_TIER = ["hybrid", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("lossless", "edge", "cloud"))]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ assert state() == before
 """
 
 
-@pytest.mark.parametrize("code", [STATE, pytest.param(STATE + LOADED, marks=pytest.mark.full)], ids=["import", "load"])
+@pytest.mark.parametrize("code", [STATE, pytest.param(STATE + LOADED, marks=pytest.mark.slow)], ids=["import", "load"])
 def test_importing_loads_nothing_heavy_and_loading_a_captioner_changes_nothing_in_the_process(code):
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -91,7 +91,7 @@ def test_a_stream_tells_the_run_in_order(clips):
     assert events[0].duration_s == pytest.approx(1.4)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES_BY_TIER)
 def test_a_used_captioner_gives_the_texts_of_a_fresh_one(clips, mode):
     settings = {"decoding.mode": mode, "decoding.k": 4, "prompt.language": "en"}
@@ -241,8 +241,8 @@ def test_a_model_whose_scores_are_no_numbers_is_an_error_and_no_caption(clips):
     assert runner.caption(clips[0]).caption
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize("language", ["en", pytest.param("zh", marks=pytest.mark.full)])
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["en", pytest.param("zh", marks=pytest.mark.slow)])
 def test_a_variant_says_what_a_captioner_of_its_own_says(clips, language):
     both = captioner(prompt__language=language)
     for settings in (

@@ -51,7 +51,7 @@ def test_intervals_are_those_of_one_resample_at_a_time(clips, seed):
         assert [found.value, found.low, found.high] == pytest.approx(one_at_a_time(figure, clips, seed))
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_an_interval_covers_the_truth_about_as_often_as_it_says():
     rng = np.random.default_rng(1)
     covered = 0
@@ -65,7 +65,7 @@ def test_an_interval_covers_the_truth_about_as_often_as_it_says():
 SHARES = {"12 alike": [1] * 12, "two have half": [5, 5, *[1] * 10], "unequal": [4, 4, 3, 2, 2, *[1] * 7]}
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("shares", SHARES)
 def test_intervals_over_speakers_cover_the_truth_as_often_as_they_say(shares):
     """Speakers differ by 0.05, as accuracies of speakers do; the clips of one lie 0.25 apart.

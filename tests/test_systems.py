@@ -71,7 +71,7 @@ def test_a_recording_on_stdin_is_refused_in_one_sentence(tmp_path):
     assert "recording on stdin" in err
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_recordings_are_captioned_exported_and_compared_without_posix(tmp_path):
     sound = voice(1)[:, None]
     (tmp_path / "whole.flac").write_bytes(sndfile_bytes(sound, 16000, "flac"))

@@ -12,7 +12,7 @@ import pytest
 from specdec_cli.audio import open_recording
 from specdec_cli.errors import AudioError
 from tests.audio.encode import healthy, load_audio
-from tests.tiers import in_ci
+from tests.tiers import slow
 
 SECONDS = 4.0
 FORMATS = ("wav", "rf64", "aiff", "caf", "flac", "ogg", "sf.opus", "mp3", "m4a", "mov", "webm", "mka", "opus", "aac")
@@ -76,7 +76,7 @@ def check(extension: str, seed: int, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("extension", FORMATS)
-@pytest.mark.parametrize("seeds", [range(2), in_ci(range(2, 110))], ids=["few", "many"])
+@pytest.mark.parametrize("seeds", [range(2), slow(range(2, 110))], ids=["few", "many"])
 def test_nothing_is_lost_in_silence(extension, seeds, tmp_path):
     for seed in seeds:
         check(extension, seed, tmp_path)

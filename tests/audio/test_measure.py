@@ -89,7 +89,7 @@ def test_no_rate_is_given_where_noise_hides_the_syllables(noise_db, known):
     assert (found.rate_per_s is not None) == known
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_the_power_within_the_band_is_the_one_of_librosas_spectrum():
     librosa = pytest.importorskip("librosa")
     samples = voice(5, 2.0)
@@ -99,7 +99,7 @@ def test_the_power_within_the_band_is_the_one_of_librosas_spectrum():
     assert ours == pytest.approx(theirs[: len(ours)], rel=1e-3, abs=1e-4 * float(theirs.max()))
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_clip_is_measured_in_milliseconds_from_the_first_on():
     """Of a fresh process: nothing that compiles is imported, and the first clip waits for SciPy's FFT alone."""
     measured = f"""

@@ -117,7 +117,7 @@ def test_a_soft_scrap_behind_a_speaker_is_no_utterance(seconds, level, utterance
         assert found[-1].start_s == pytest.approx(places[-1][0], abs=0.15)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_long_sound_without_a_pause_is_cut_in_linear_time():
     """A minute of it takes as long in forty minutes as in five."""
     rate = 2000

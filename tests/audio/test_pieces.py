@@ -80,7 +80,7 @@ def test_pieces_are_equal_complete_and_never_too_long(seconds, piece_s, tmp_path
     assert [(piece.start_s, piece.end_s) for piece in pieces] == list(pairwise(edges))
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("extension", ["wav", "flac", "ogg", "mp3", "m4a", "webm", "opus"])
 @pytest.mark.parametrize("rate", [16000, 22050])
 def test_pieces_are_slices_of_the_whole(extension, rate, tmp_path):
@@ -183,7 +183,7 @@ def folder(tmp_path_factory) -> Iterator[Path]:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from /proc")
 @pytest.mark.xdist_group("hours")  # the recordings are written once
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize(("extension", "hours"), [("wav", 3), ("flac", 6)])
 def test_hours_are_cut_in_constant_memory(extension, hours, folder):
     short, long = folder / f"short.{extension}", folder / f"long.{extension}"

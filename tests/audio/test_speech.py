@@ -21,7 +21,7 @@ SAMPLE = ROOT / "samples" / "en_female_slow_soft.flac"
 CLIPS = 20
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*PURE, mixed])
 def test_other_sounds_are_no_speech(kind):
     taken = [seed for seed in range(CLIPS) if has_speech(sound(kind, 1000 + seed), RATE)]

@@ -20,7 +20,7 @@ from tests.transcript.lines import read_transcripts
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'specdec-cli[ray]'")
 pytestmark = [
-    pytest.mark.full,
+    pytest.mark.slow,
     pytest.mark.xdist_group("ray"),  # one cluster for all of them
     pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX"),
     pytest.mark.filterwarnings("ignore"),  # of Ray's own making, where a test starts a cluster in this process

@@ -94,7 +94,7 @@ def test_a_clip_whose_encoder_fails_fails_alone(tmp_path, error, monkeypatch):
     assert "no memory for it" in failed.error.message
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_an_abandoned_batch_waits_for_no_cloud(tmp_path, monkeypatch):
     """A second Ctrl-C stops at once, and not when the server's time is up."""
     local = captioner(decoding__mode="lossless")

@@ -23,7 +23,7 @@ from specdec_cli.transcript.terms import recorded_settings
 from specdec_cli.types import ExportFormat
 from tests.batch.lines import good_line
 from tests.mini_pair import write_voice
-from tests.tiers import in_ci
+from tests.tiers import slow
 
 CONFIG = load_config("mini", flags={"decoding.mode": "edge"}, environ={}).config
 MADE = {
@@ -119,7 +119,7 @@ def run(rng: random.Random) -> None:
     load("batch").main(["--mode=edge", "-q", *flags, *valued, "--", *given], standalone_mode=False)
 
 
-@pytest.mark.parametrize("cases", [range(40), in_ci(range(40, 1000))], ids=str)
+@pytest.mark.parametrize("cases", [range(40), slow(range(40, 1000))], ids=str)
 def test_nothing_is_destroyed(cases, tmp_path, monkeypatch, stubbed, capsys):
     voices = [write_voice(tmp_path / f"{seed}.wav", seed, 0.2) for seed in range(4)]
     written = refused = 0

@@ -88,7 +88,7 @@ def test_the_diagram_says_what_it_shows():
     assert "captions" not in diagram(found, "voice").decode()
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_the_shipped_file_is_of_the_shipped_weights():
     scores = captioner().labelled(Lexicon.load()).run_samples(voice(0), RATE).finish().scores
     assert scores["emotion"].temperature is not None
@@ -116,7 +116,7 @@ def test_a_row_that_may_be_about_two_recordings_is_refused(specdec, tmp_path, co
     assert "may be /in/ann/1.wav or /in/bob/1.wav" in outcome.err
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_from_captions_to_a_calibration_in_use(specdec, tmp_path):
     """Transcripts, references, file, and captions with it."""
     files = [write_voice(tmp_path / f"{seed}.wav", seed, 0.6) for seed in range(50)]

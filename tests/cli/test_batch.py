@@ -12,7 +12,7 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.transcript import Transcript
 from tests.cli.harness import QUICK, Outcome, telling
 from tests.mini_pair import captioner, write_voice
-from tests.tiers import in_ci
+from tests.tiers import slow
 from tests.transcript.lines import read_transcripts
 
 Batch = Callable[..., Outcome]
@@ -44,13 +44,13 @@ def by_name(output: Path, folder: Path) -> dict[str, Transcript]:
     "flags",
     [
         ("--gate", "class-entropy"),
-        in_ci((("--mode", "edge", "--set", "decoding.temperature=0.8"),)),
-        pytest.param(("--threshold", "0.1"), marks=pytest.mark.full),
+        slow((("--mode", "edge", "--set", "decoding.temperature=0.8"),)),
+        pytest.param(("--threshold", "0.1"), marks=pytest.mark.slow),
         pytest.param(
             ("--gate", "entropy", "-k", "2", "--set", "gate.stop_drafting=true"),
-            marks=pytest.mark.full,
+            marks=pytest.mark.slow,
         ),
-        pytest.param(("--mode", "lossless", "-l", "en", "-k", "auto"), marks=pytest.mark.full),
+        pytest.param(("--mode", "lossless", "-l", "en", "-k", "auto"), marks=pytest.mark.slow),
     ],
     ids=" ".join,
 )

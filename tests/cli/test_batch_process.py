@@ -17,7 +17,7 @@ from tests.mini_pair import RATE, voice, write_voice
 from tests.transcript.lines import read_transcripts
 
 pytestmark = [
-    pytest.mark.ci,
+    pytest.mark.slow,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]

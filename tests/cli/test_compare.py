@@ -69,8 +69,8 @@ def truth(tmp_path_factory, recordings) -> Path:
     return path
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize("language", ["zh", pytest.param("en", marks=pytest.mark.full)])
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["zh", pytest.param("en", marks=pytest.mark.slow)])
 def test_every_mode_says_what_it_says_alone(run, recordings, language):
     outcome = run(language).outcome
     assert outcome.code == 0, outcome.err
@@ -88,7 +88,7 @@ def test_every_mode_says_what_it_says_alone(run, recordings, language):
     assert cloud.total_s.to_edge is not None
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_second_run_does_only_what_is_missing(specdec, run, recordings, tmp_path):
     first = run("zh")
     arguments = ("compare", "--json", *first.again(tmp_path))

@@ -48,7 +48,7 @@ def probe(*commands: list[str]) -> list[tuple[list[str], int | None, list[str], 
     return [tuple(one) for one in json.loads(done.stderr.splitlines()[-1])]
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_what_needs_no_model_loads_nothing_heavy_and_help_takes_a_quarter_of_a_second():
     done = probe(*LIGHT)
     assert done[0][3] < 2.5  # CPU seconds from the interpreter's start; below 0.25 on an idle machine

@@ -30,7 +30,7 @@ def test_figures_and_what_agrees_stand_in_the_transcript(specdec, recordings):
     assert off["measured"] == line["measured"]
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_captions_of_another_sound_are_not_mixed(specdec, recordings):
     command = ("batch", *recordings, "-o", "out.jsonl")
     assert specdec(*command).code == 0

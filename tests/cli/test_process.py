@@ -27,7 +27,7 @@ HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 FILES = 60
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_process_of_its_own_captions_with_the_shipped_models(recordings):
     outcome = process("caption", recordings[0], recordings[1], "--json", OMP_DISPLAY_ENV="true")
     assert outcome.code == 0, outcome.err
@@ -173,7 +173,7 @@ def test_a_signal_gives_the_terminal_back(recordings, tmp_path, number):
     assert "Traceback" not in text
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_comparison_that_is_interrupted_shows_what_was_done_so_far(recordings, tmp_path):
     output = tmp_path / "t.jsonl"
     more = [write_voice(tmp_path / f"voice {seed}.wav", seed, 1.0) for seed in range(20)]

@@ -96,7 +96,7 @@ def run_to_its_end(command: str, folder: Path, tmp_path: Path) -> Whole:
     return Whole(time.monotonic() - started, files(tmp_path / "whole" / "out"))
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_signal_at_any_moment_ends_the_command(folder, tmp_path, monkeypatch, command):
     monkeypatch.setattr(ending, "_GRACE_S", 60.0)  # the machine may be busy
@@ -130,7 +130,7 @@ def test_a_signal_at_any_moment_ends_the_command(folder, tmp_path, monkeypatch, 
     assert ended_by_it or command in ("export", "review")  # which take a moment
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["batch", "serve"])
 def test_a_signal_while_the_models_are_loaded_ends_the_command(folder, tmp_path, command):
     """In a process of its own, which imports PyTorch and loads the pair."""

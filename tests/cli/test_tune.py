@@ -14,7 +14,7 @@ from specdec_cli.tune.outcomes import TunedPoint, Tuning
 from tests.cli.harness import Outcome
 from tests.mini_pair import captioner, write_voice
 
-pytestmark = pytest.mark.ci
+pytestmark = pytest.mark.slow
 SHORT = ("--set", "decoding.max_new_tokens=24")
 HALVES = ("--set", "judging.seed=4")  # with some clips in the second half of which edge and cloud differ
 SAME = ("-k", "2", "--gate", "entropy", "-l", "zh", *HALVES, *SHORT)

@@ -16,7 +16,7 @@ from tests.cli.status import exit_code
 from tests.mini_pair import write_voice
 from tests.support.checkpoints import write_hub
 from tests.support.models import tiny_module
-from tests.tiers import in_ci
+from tests.tiers import slow
 
 Run = Callable[..., tuple[int, str]]
 SHORT = ("--set", "decoding.max_new_tokens=4")
@@ -75,8 +75,8 @@ def defaults(edge: str | None, cloud: str | None, mode: str = "hybrid") -> Confi
     [
         ("caption", "in/0.wav", *SHORT),
         ("tune", "in", "--gate", "entropy", "-k", "2", *SHORT),
-        in_ci((("batch", "in", "-o", "o.jsonl", *SHORT),)),
-        in_ci((("compare", "in", "-o", "o.jsonl", *SHORT),)),
+        slow((("batch", "in", "-o", "o.jsonl", *SHORT),)),
+        slow((("compare", "in", "-o", "o.jsonl", *SHORT),)),
     ],
     ids=lambda command: command[0],
 )

@@ -150,7 +150,7 @@ def test_texts_are_those_of_the_models_with_time_markers(pair, mode, number):
     assert (finished.token_ids == unmarked) == (number == SHORT)  # the markers matter
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.vllm
 def test_a_real_server_takes_one_placeholder_and_puts_markers_in(tmp_path):
     """The model is its own edge and cloud, so that all of a draft is accepted, whatever its random weights are."""

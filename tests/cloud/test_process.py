@@ -104,7 +104,7 @@ def captioner(url: str, **settings: object) -> Captioner:
         return Captioner.load(load_config("mini", flags={"cloud.timeout_s": 30.0} | flags, environ={}).config)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_captions_are_those_of_one_process(process):
     pair = mini_pair()
     for mode, k, seed in (("hybrid", 2, 1), ("hybrid", 5, 2), ("lossless", 5, 3), ("lossless", 3, 4)):
@@ -176,7 +176,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     return folder / "cert.pem", folder / "key.pem"
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_token_and_a_certificate_of_its_own(process, tmp_path, monkeypatch, command):
     assert process.url.startswith("https://")
     mode = {"decoding__mode": "lossless", "decoding__degrade": True}
@@ -297,7 +297,7 @@ for n in range(60):
 """
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(ctypes.pythonapi, "mallinfo2"), reason="the C library does not tell what it allocated")
 def test_lengths_of_audio_that_no_clip_had_before_take_no_memory_that_stays():
     some, all_ = map(int, said_by(CLIPS_OF_MANY_LENGTHS).split())

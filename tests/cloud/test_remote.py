@@ -211,7 +211,7 @@ def test_a_call_ends_when_its_time_is_up(case, behaviour):
             assert time.monotonic() - started < SLACK_S
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case):
     with answering(lambda *_: (200, b"here")) as url:
         config = CloudConfig(model=url, timeout_s=60.0)
@@ -240,7 +240,7 @@ def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case):
             assert failed.is_set()
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_calls_may_begin_while_all_are_ended(case):
     interval, config = sys.getswitchinterval(), CloudConfig(model="http://127.0.0.1:9")
     with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
@@ -288,7 +288,7 @@ def test_closing_ends_a_call_under_way(case, served):
         over.set()
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_the_end_of_a_link_ends_its_calls_as_that_of_a_clip_does(case):
     reached = threading.Event()
     with behaving(lambda _: time.sleep(600) if reached.set() is None else None) as url:
@@ -308,7 +308,7 @@ def test_an_abandoned_stream_lets_the_server_forget_the_clip(case):
         assert until(lambda: not len(running.service.clips))
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_server_that_failed_is_left_alone_for_a_while(case, served):
     """The next clips do not wait for it; when the time has come, it is used again."""
     asked = list[Pass]()

@@ -121,7 +121,7 @@ def test_bodies_are_bounded(served):
     assert sent < 50 * BODY_BYTES or b"413" in answer
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_slow_bodies_are_cut_off(case):
     head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\nslow".encode()
     with serving(case.cloud, body_s=0.5) as served, connections(served, 1, head) as (connection,):
@@ -250,7 +250,7 @@ def test_memory_is_a_budget(case):
         assert len(served.service.clips) == 5
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_idle_clips_are_forgotten(case, monkeypatch):
     monkeypatch.setattr("specdec_cli.serve.app._SWEEP_S", 0.05)
     with serving(case.cloud, idle_s=0.2) as served:
@@ -338,7 +338,7 @@ def test_the_budget_counts_what_a_clip_holds(case):
                 assert sum(each.untyped_storage().nbytes() for each in kept if each is not None) <= held.bytes
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_clip_may_be_forgotten_while_it_is_verified(case, monkeypatch):
     """Its text is read by one thread while another one replaces it; whatever is read, ids and owners go together."""
     verdicts = [Verdict(2, 7, (8,)), Verdict(1, 9), Verdict(0, 4, (5, 6, 7))]
@@ -397,7 +397,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Semapho
             go_on.set()
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_nothing_more_is_done_for_a_client_that_has_left(case, monkeypatch):
     """And its body counts as long as a thread holds it, however soon the client goes."""
     with serving(case.cloud) as served, held_up(monkeypatch) as (started, go_on):
@@ -416,7 +416,7 @@ def test_nothing_more_is_done_for_a_client_that_has_left(case, monkeypatch):
         assert not started.acquire(timeout=0.2)  # 40 more tokens were wanted: nobody is left to read them
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_wrong_json_costs_little(case):
     """Of a list the first wrong item is one too many: errors of all of them take a hundred times the text."""
     size = (1 << 20) - 200
@@ -437,7 +437,7 @@ def test_wrong_json_costs_little(case):
             assert psutil.Process().memory_info().rss - before < 150 << 20, number
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_large_integers_are_refused_before_they_are_widened(case, monkeypatch):
     with serving(case.cloud) as served:
         good, _ = a_clip(served, case)
@@ -494,7 +494,7 @@ def test_what_is_no_distribution_is_refused(change):
             unpack_distributions(good, draft, vocab_size)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch):
     case = make_case(91_000, mode="lossless", temperature=0.0)
     served = Served(case.cloud)

@@ -84,7 +84,7 @@ def test_texts_equal_those_in_process_and_a_recording_is_sent_once(monkeypatch):
     assert {headers.get("Authorization") for headers in server.headers} == {"Bearer s3cret"}
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_forgotten_recording_is_sent_again_and_the_text_is_the_same():
     server = ModelServer(cloud())
 

@@ -43,7 +43,7 @@ from tests.cloud.vllm_server import serving, write_recordings
 from tests.laws.cases import INSTRUCTIONS, drawn_settings
 from tests.laws.tolerance import most_parting
 from tests.support.models import audio_module, save_checkpoint
-from tests.tiers import few, in_ci
+from tests.tiers import few, slow
 from tests.tiny import collect
 
 KIND = "near"
@@ -84,7 +84,7 @@ class Servers:
         return path
 
 
-@pytest.fixture(scope="module", params=["computed", pytest.param("real", marks=[pytest.mark.full, pytest.mark.vllm])])
+@pytest.fixture(scope="module", params=["computed", pytest.param("real", marks=[pytest.mark.slow, pytest.mark.vllm])])
 def servers(request, tmp_path_factory) -> Iterator[Servers]:
     folder, modules = tmp_path_factory.mktemp("pair"), {"edge": edge(KIND).module, "cloud": audio_module(**CLOUD)}
     folders = {side: save_checkpoint(module, folder / f"tiny-{side}") for side, module in modules.items()}
@@ -253,7 +253,7 @@ def batch(servers: Servers, folder: Path, *arguments: str, program: Sequence[str
     return ran.stderr
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_batch_goes_on_when_a_server_comes_back(servers, tmp_path):
     """Nothing is lost and nothing is there twice; captions without their cloud say so."""
     if not servers.doubles:
@@ -287,7 +287,7 @@ def test_a_tokenizer_that_may_not_be_downloaded_is_named():
     assert "set `processor` to its folder" in str(caught.value.hint)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("edge_failed", few(["cloud", "fail"]))
 def test_an_edge_that_fails(servers, tmp_path, edge_failed):
     if not servers.doubles:
@@ -314,9 +314,9 @@ def test_an_edge_that_fails(servers, tmp_path, edge_failed):
     ("given", "most"),
     [
         ({"mode": "hybrid", "gate": "never", "defer": True}, 0),
-        in_ci(({"mode": "lossless", "defer": False, "max_new_tokens": 12, "k": 2}, 99)),
+        slow(({"mode": "lossless", "defer": False, "max_new_tokens": 12, "k": 2}, 99)),
         # from its second call on, the cloud's answer holds the verdicts to come
-        in_ci(({"mode": "hybrid", "gate": "always", "defer": True, "max_new_tokens": 24}, 2)),
+        slow(({"mode": "hybrid", "gate": "always", "defer": True, "max_new_tokens": 24}, 2)),
     ],
 )
 def test_requests_are_counted(servers, pair, given, most):

@@ -55,7 +55,7 @@ def failing_after(answers: int, case: Case, error: Exception | None = None) -> t
     return loop, verifier
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["hybrid", "lossless"])
 @pytest.mark.parametrize("answers", [0, 1, 2])
 @pytest.mark.parametrize("prefill", ["lazy", "overlap"])

@@ -89,7 +89,7 @@ def test_near_ties_are_pairs_that_a_number_format_cannot_tell_apart():
     assert [row.ties(1e-2) for row in readings(rows)] == [True, True, True, True, False]
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_random_models_count_few_near_ties():
     counted = verified = 0
     for number in range(94_000, 94_020):

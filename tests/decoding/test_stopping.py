@@ -46,7 +46,7 @@ def test_n_sentences_end_the_text_at_the_same_token_for_every_k():
         assert stop == (6, "sentences")
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_stop_strings_end_where_transformers_would_end():
     for number in range(93_000, 93_016):
         case = make_case(number, mode="edge", loop_period=0, min_new_tokens=0, max_new_tokens=18)

@@ -37,7 +37,7 @@ def suggested_case(number: int, edge: AudioLM, cloud: AudioLM, **given: Any) -> 
     return Case(number, Pair.of(edge, cloud), *prompts, case.given)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("suggested", SUGGESTED, ids=lambda found: "+".join(found))
 def test_an_open_setting_follows_the_checkpoint(suggested):
     plain, model = suggesting(31), suggesting(31, **suggested)
@@ -69,7 +69,7 @@ def test_a_setting_that_is_given_wins():
             assert law(suggested_case(number, model, model, mode=mode, **{**OPEN, "repetition_penalty": 0.8})) is None
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_each_model_follows_its_own_checkpoint():
     """Hybrid drafts by the edge's suggestion and verifies by the cloud's."""
     edge = suggesting(33, repetition_penalty=1.3, suppress_tokens=[7, 8, 9])

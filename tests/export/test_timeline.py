@@ -53,7 +53,7 @@ def test_a_row_has_a_minute_and_a_piece_is_drawn_in_each_row_that_it_is_in(tmp_p
     assert {"0:00", "1:00", "2:00", "time, min:s"} <= {*found}
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["png", "pdf"])
 def test_other_kinds_are_images(tmp_path, kind):
     (found,) = recording(tmp_path, 3.0, {"labels": {"emotion": "sad"}})

@@ -22,7 +22,7 @@ MOST = dict.fromkeys(JOINING, 14) | {"qwen3-omni": 36}
 """Kernels of a layer; a layer of experts also chooses and gathers them, as the library does."""
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 @pytest.mark.parametrize("family", JOINING)
 def test_all_layers_of_a_compiled_step_are_one_graph_of_few_kernels(tmp_path, family):
@@ -43,7 +43,7 @@ def test_all_layers_of_a_compiled_step_are_one_graph_of_few_kernels(tmp_path, fa
     assert metrics.generated_kernel_count + counters["inductor"]["extern_calls"] <= MOST[family]
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_clip_scores_alike_with_compiled_steps_of_every_room(monkeypatch, caplog):
     """More forms than PyTorch compiles of a function by default."""

@@ -18,7 +18,7 @@ QUANTISED = ("Qwen2.5-Omni-7B-AWQ", "Qwen2.5-Omni-7B-GPTQ-Int4")  # transformers
 EOS = {"gemma-4-E2B-it": (1, 106), "gemma-4-E4B-it": (1, 106), "granite-speech-4.x": (100257,)}
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_every_published_configuration_loads_or_is_refused(tmp_path, data):
     root = data / "published" / "configs"
     files = sorted([*root.glob("*/config.json"), *root.glob("_fixtures/*/config.json")])

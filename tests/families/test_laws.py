@@ -24,7 +24,7 @@ def test_the_text_is_that_of_generate(law, family, mode):
     law(f"{family}, {mode}", cases, edge_law if mode == "edge" else cloud_law)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("family", KINDS)
 def test_eight_clips_together_get_their_own_texts(family):
     batch = [drawn_case(family, number, ("near", 0), mode="lossless") for number in range(CLIPS)]

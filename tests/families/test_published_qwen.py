@@ -24,7 +24,7 @@ from tests.support.checkpoints import load as load_folder
 from tests.support.kinds import KINDS, write
 
 pytestmark = [
-    pytest.mark.full,
+    pytest.mark.slow,
     pytest.mark.xdist_group("qwen"),  # tokenizers of 150,000 pieces are made once
 ]
 

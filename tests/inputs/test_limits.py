@@ -44,7 +44,7 @@ def test_deep_json_is_refused(tmp_path):
             Manifest.read(tmp_path / name)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_rows_are_bounded_and_empty_lines_take_no_room(tmp_path, monkeypatch):
     """An archive of some kB holds millions of either."""
     monkeypatch.setattr(table_files, "MOST_ROWS", 1000)

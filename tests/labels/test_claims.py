@@ -62,7 +62,7 @@ def test_a_file_of_ones_own_adds_limits(tmp_path):
     assert agrees(own, FIGURES, size="big", voice="male")["size"] is False
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.data
 def test_right_captions_are_hardly_ever_contradicted(data):
     """Held-out speakers: the class of the labels, and every other class, beside what is measured."""

@@ -90,7 +90,7 @@ def test_every_token_keeps_its_alternatives(settings):
     assert set(made.scores or {}) <= {name for name, class_ in (made.labels or {}).items() if class_}
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_remote_cloud_tells_the_same():
     cloud = mini_pair().local("cloud")
     here = scored(captioner(decoding__mode="lossless"))

@@ -186,7 +186,7 @@ def test_texts_are_those_in_the_language(tmp_path):
     assert entry.texts_in("zh") == ("一位女性平静地说话。",)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.data
 def test_the_corpora_table(data):
     references = References.read(data / "labels.tsv", lexicon=LEXICON)

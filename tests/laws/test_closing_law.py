@@ -61,12 +61,12 @@ def test_the_reference(law):
         assert min(reasons["refusal"], reasons["language"]) > 0, reasons
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_batch():
     batches_law(900, 0.1, lambda _: CLOSING)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_the_wire(over_the_wire):  # noqa: F811 - a fixture
     drawn = (make_case(n, mode=("hybrid", "lossless")[n % 2], cloud_prefill="lazy") for n in numbers(130_000, 0.1))
     over_the_wire("closing", (closing(case) for case in drawn))

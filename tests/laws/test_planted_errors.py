@@ -74,7 +74,7 @@ IRRELEVANT = {
 PLANTED = [(law, error) for law in LAWS for error in ERRORS if (law, error) not in IRRELEVANT]
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize(("law", "error"), PLANTED)
 def test_a_planted_error_breaks_the_law(law, error):
     make, check = LAWS[law]
@@ -88,7 +88,7 @@ def test_a_planted_error_breaks_the_law(law, error):
     pytest.fail("no case of the law finds it")
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("error", list(ERRORS)[:-1])
 def test_a_planted_error_breaks_the_batch_law(error):
     for number in range(50):
@@ -109,7 +109,7 @@ IN_SLOTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 }
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("error", IN_SLOTS)
 @pytest.mark.parametrize("law", ["batch", "reference"])
 def test_an_error_planted_in_slots_breaks_the_laws(law, error):

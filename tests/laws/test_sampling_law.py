@@ -69,10 +69,10 @@ def _sampled(edge: TableModel, cloud: TableModel, k: int, temperature: float) ->
     return counts
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "temperature", "seed"),
-    [(2, 1.0, 2), *(pytest.param(*row, marks=pytest.mark.full) for row in ((1, 1.0, 1), (3, 0.7, 3), (4, 1.3, 4)))],
+    [(2, 1.0, 2), *(pytest.param(*row, marks=pytest.mark.slow) for row in ((1, 1.0, 1), (3, 0.7, 3), (4, 1.3, 4)))],
 )
 def test_text_follows_the_cloud(k, temperature, seed):
     edge, cloud = random_table(seed), random_table(seed + 50)

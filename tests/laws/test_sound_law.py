@@ -48,7 +48,7 @@ def test_the_laws_hold_beside_a_sound(law, name):
         assert sum(token.instead is not None for token in tokens) > len(tokens) / 50
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_batch_beside_sounds():
     clips, parted = 0, list[str]()
     for number in range(970, 980):

@@ -142,7 +142,7 @@ def test_a_cloud_alone_writes_what_it_would_write_here(servers, law):
     law("wire: cloud alone", (make_case(number, mode="cloud") for number in numbers(73_000, 0.1)), check)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_nothing_is_generated_past_the_limit_of_tokens(servers):
     """A remote cloud writes alone exactly as far as one in this process does."""
     for number in range(76_000, 76_010):
@@ -154,7 +154,7 @@ def test_nothing_is_generated_past_the_limit_of_tokens(servers):
         assert (far.cloud.forwards, far.cloud.fed_tokens) == (here.cloud.forwards, here.cloud.fed_tokens), number
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_settings_that_are_left_open_are_the_servers_own(servers):
     """null: as the cloud's checkpoint suggests, on either side of the wire."""
     for number in range(75_000, 75_006):
@@ -168,7 +168,7 @@ def test_settings_that_are_left_open_are_the_servers_own(servers):
             generation.repetition_penalty = before
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_clips_in_flight_together_disturb_each_other_in_nothing(servers):
     """Clips in threads, whose verdicts come in whatever order they come."""
     parted, count = list[str](), 0

@@ -279,7 +279,7 @@ def test_a_model_that_reasons_is_refused(tmp_path):
     assert_refused(write(tmp_path / "omni", kind, 0), "reasons before it answers")
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_sliding_cache_that_loses_its_past_is_refused(tmp_path, monkeypatch):
     def config(ids: dict[str, int]) -> Any:
         made = KINDS["gemma4"].config(ids)

@@ -106,7 +106,7 @@ def model_config(**settings: Any) -> ModelConfig:
     return ModelConfig(model=NAME, device="cpu", **settings)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_the_weights_that_speech_needs_are_downloaded_and_no_others(hub, monkeypatch):
     told, bars = list[str](), list[bool]()
 
@@ -125,7 +125,7 @@ def test_the_weights_that_speech_needs_are_downloaded_and_no_others(hub, monkeyp
     assert (hub.weights, len(told)) == (needed, 1)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_what_is_cached_loads_offline_in_silence(hub, tmp_path, capfd):
     weights = load_model(model_config(revision="v1"), ONLINE).weights
     asked = len(hub.requests)

@@ -73,7 +73,7 @@ def assert_equal(model: AudioLM, clip: npt.NDArray[np.float32]) -> None:
         torch.testing.assert_close(found, encoded(model, values, padded.attention_mask), rtol=0, atol=1e-4)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize(("numbers", "samples"), CASES)
 def test_features_equal_the_padded_ones(numbers, samples):
     """Of a noisy glide that gets louder, so that its end holds the maximum."""
@@ -82,7 +82,7 @@ def test_features_equal_the_padded_ones(numbers, samples):
     assert_equal(model, (clip * np.linspace(0.01, 1, samples)).astype(np.float32))
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("numbers", [TINY, HUB, WHOLE])
 def test_the_number_of_audio_tokens_is_what_the_tower_gives(numbers):
     model = audio_model(*numbers)

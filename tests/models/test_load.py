@@ -87,7 +87,7 @@ def test_both_layouts_write_the_same_text_as_the_model_that_was_saved(thinker_di
     assert ours.fingerprints() == theirs.fingerprints()
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_the_vision_tower_is_dropped_and_may_be_absent_or_misshapen(damaged, tmp_path):
     for folder in (
         save_checkpoint(tiny_module(11), tmp_path / "thinker", visual=False),

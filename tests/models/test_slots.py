@@ -58,7 +58,7 @@ def _assert_grown(model: AudioLM, prompt: Prompt, text: Sequence[int], found: to
     model.slots = slots
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_recorded_forwards_of_every_size_follow_a_walk_of_drafts_and_rollbacks(seed):
     model, rng = recorded(tiny_model(seed)), random.Random(seed)
@@ -73,7 +73,7 @@ def test_recorded_forwards_of_every_size_follow_a_walk_of_drafts_and_rollbacks(s
     assert recordings == {(size, room) for size in SIZES for room in ROOMS}
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_clip_leaves_its_memory_to_the_next_one_clean():
     model = recorded(tiny_model(3))
     prompt = _prompt(model)
@@ -93,7 +93,7 @@ def test_a_clip_leaves_its_memory_to_the_next_one_clean():
     assert second.cache.layers[0].keys.data_ptr() == memory.data_ptr()
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_clip_without_a_slot_and_a_long_one_grow():
     model = recorded(tiny_model(4))
     sessions = [Session(model, _prompt(model, clip), 20) for clip in range(2)]
@@ -157,7 +157,7 @@ def test_a_text_longer_than_a_room_is_read_in_the_next_one():
             _assert_grown(model, session.prompt, text[: end + 9], scores)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_the_self_test_compares_recorded_forwards_as_well():
     model = recordable(as_audio_lm(tiny_module(1).bfloat16(), "recorded"))
     self_test(model)

@@ -167,7 +167,7 @@ def test_a_captioner_asks_the_pair_whether_its_mode_can_be(mode):
         Captioner(settings(mode=mode), pair)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_ids_beyond_the_common_beginning_are_never_generated():
     """Each model is kept to what both mean alike, and the laws hold with the rest suppressed."""
     edge, cloud = tiny_model(1, merges=3), tiny_model(2)

@@ -23,7 +23,7 @@ FLAGS = [
 PATIENCE_MS = 120_000
 """A busy machine is no failure."""
 
-pytestmark = [pytest.mark.full, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 
 @contextmanager

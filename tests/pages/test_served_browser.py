@@ -23,7 +23,7 @@ MICROPHONE = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-str
 DONE = ".downloads"
 WIDTHS = (360, 800, 1400)
 
-pytestmark = [pytest.mark.full, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 
 @pytest.fixture(scope="module")

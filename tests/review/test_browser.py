@@ -12,7 +12,7 @@ from tests.cli.conftest import Specdec
 from tests.mini_pair import write_voice
 from tests.pages.test_browser import PATIENCE_MS, Visit, browser, visit  # noqa: F401 - browser is a fixture
 
-pytestmark = [pytest.mark.full, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 TIME = "document.querySelector('.editor audio').currentTime"
 OPEN = "document.querySelector('.pick[aria-expanded=true]').parentElement.dataset.piece"

@@ -90,7 +90,7 @@ def test_settings_of_a_request_are_those_of_the_command(client, tmp_path):
     assert text_of(ask(client, spoken(9), temperature=1e-231)) == greedy.caption  # next to nothing is greedy
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_thirty_two_at_a_time_are_those_of_one(served, tmp_path):
     expected = {(seed, mode): alone(tmp_path, seed, decoding__mode=mode).caption for seed in range(8) for mode in MODES}
 
@@ -102,7 +102,7 @@ def test_thirty_two_at_a_time_are_those_of_one(served, tmp_path):
     assert served.becomes_idle()
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_long_recording_is_captioned_piece_by_piece(client, tmp_path, stream):
     sound = np.concatenate([part for seed in range(4) for part in (voice(seed, 9), np.zeros(RATE, np.float32))])
@@ -238,7 +238,7 @@ def test_a_path_may_end_in_a_slash_and_a_body_begin_with_a_mark(served, client):
     assert found["choices"][0]["message"]["content"] == text_of(ask(client, spoken(1), "edge"))
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_text_that_the_models_do_not_follow_is_said_to_be_left_out(client, tmp_path):
     asked = [{"role": "system", "content": "Be short."}, *message(spoken(2), text="Transcribe the speech.")]
     answer = ask(client, asked)

@@ -39,7 +39,7 @@ def _with_sound(value: Any) -> Any:
     return [_with_sound(part) for part in value] if isinstance(value, list) else value
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_no_request_makes_the_server_fail():
     import hypothesis
     from hypothesis import strategies as st

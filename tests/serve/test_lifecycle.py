@@ -111,7 +111,7 @@ def test_clients_that_vanish_cost_the_others_nothing(served):
     assert served.becomes_idle()
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_queue_has_a_bound(monkeypatch):
     async def crowd(url: str, retries: int) -> list[Any]:
         async with AsyncOpenAI(base_url=f"{url}/v1", api_key=TOKEN, max_retries=retries) as client:
@@ -243,7 +243,7 @@ def test_pages_of_named_origins_may_use_the_server():
         assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, origin)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_remote_edge_is_served_beside_captions(served, monkeypatch):
     """With the same engine: the rounds of its clip are those of a cloud of its own."""
     monkeypatch.setenv("API_TOKEN", TOKEN)
@@ -258,7 +258,7 @@ def test_a_remote_edge_is_served_beside_captions(served, monkeypatch):
     assert all(text_of(answer.result()) for answer in answers)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_runner_of_evaluations_is_served(served):
     """What lmms-eval's OpenAI-compatible model sends and reads: a data URL, text, a length beyond any caption."""
     (asked,) = at_address(f"data:audio/wav;base64,{spoken(6)}")

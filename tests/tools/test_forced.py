@@ -32,7 +32,7 @@ def test_forced_drafts_never_change_the_text(loop, mode, acceptance):
     assert take(loop, mode, target, acceptance, 1).ids == target
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_forced_drafts_pass_as_often_as_asked(loop):
     target = loop.target()
     all_of_them, none = take(loop, "lossless", target, 1.0), take(loop, "lossless", target, 0.0)

@@ -31,7 +31,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_built(monkeypatch):
         measure(order("3b", "bfloat16"), silent)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_the_command_prints_a_table_or_json(capsys):
     main("tiny,tiny", dtype="float32", device="cpu", k=2, acceptance="0.5", rounds=1, threads=1, json=False)
     page = capsys.readouterr().out
@@ -48,7 +48,7 @@ def test_the_command_prints_a_table_or_json(capsys):
 
 
 @pytest.mark.gpu
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_published_pair_steps_on_a_gpu():
     free, needed = torch.cuda.mem_get_info()[0], 2 * sum(parameters(SHAPES[name]) for name in ("3b", "7b"))

@@ -9,7 +9,7 @@ from training.corpus import SAMPLE_RATE
 
 
 @pytest.mark.data
-@pytest.mark.full
+@pytest.mark.slow
 def test_utterances_of_many_speakers_are_found(tmp_path, data):
     clips = tool.choose(data, 180, np.random.default_rng(0))
     for title, samples, places in tool.variants(clips, 0):

@@ -12,7 +12,7 @@ RTT_MS = 80.0
 MBPS = 4.0
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_round_trip_takes_its_time_and_so_do_the_features():
     case = make_case(93_000, mode="lossless", temperature=0.0, k=4, max_new_tokens=12)
     with linked(case.cloud, case.edge.processor, RTT_MS, MBPS) as link:

@@ -7,7 +7,7 @@ import pytest
 from tools import start
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_the_parts_of_a_start_are_timed(capsys):
     start.main(starts=1)
     lines = capsys.readouterr().out.splitlines()[2:]

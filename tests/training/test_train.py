@@ -39,7 +39,7 @@ def short(monkeypatch, toy) -> None:
         monkeypatch.setitem(train.RECIPES, side, replace(decoder, epochs=1, batch=6))
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_all_stages_give_a_pair_and_the_same_command_again_changes_nothing(tmp_path):
     work, output = tmp_path / "work", tmp_path / "pair"

@@ -61,13 +61,13 @@ def test_files_around_the_weights(folder):
     assert tokenizer.chat_template == CHAT_TEMPLATE
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_captions_of_the_samples_are_well_formed(captions):
     broken = {key: text for key, text in captions.items() if not is_well_formed(text, key[2], "default")}
     assert not broken
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_most_of_what_the_samples_are_is_said(captions, samples):
     for name in SIDES:
         right = []

@@ -84,7 +84,7 @@ def test_a_cost_that_random_calls_alone_spend_has_no_panel():
     assert "blocks that the cloud verifies, %" not in found
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_other_formats_are_images():
     point_ = point("a", 0.1, 0.4)
     assert frontier([point_], GAP, what="emotion", title="t", kind="png").startswith(b"\x89PNG")
