@@ -101,7 +101,7 @@ class Completion:
         """Adds a step; returns its chunk of a stream, as JSON."""
         made, (text, logprobs) = step.made, self.add(step)
         if isinstance(made, Transcript):
-            own = {"transcript": _without_rounds(made)}
+            own: dict[str, Any] = {"transcript": _without_rounds(made)}
         else:
             own = {"block": made.model_dump(mode="json"), "tokens": list(token_fates.tokens(made))}
         piece = {name: getattr(step.piece, name) for name in ("index", "start_s", "end_s")}
