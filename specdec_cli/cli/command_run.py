@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import typer
 from pydantic import BaseModel
 
+from specdec_cli import interrupts
 from specdec_cli.config import Config, ResolvedConfig
 from specdec_cli.console.plain import write_line
 from specdec_cli.console.tables import print_page
@@ -100,7 +102,7 @@ def load_captioner(
 
     if config.loads_models:
         with view.loading("PyTorch"):
-            import specdec_cli.models.loading  # noqa: F401 - takes seconds
+            interrupts.wait_for(lambda: import_module("specdec_cli.models.loading"))  # takes seconds
     running = config.running_long() if runs_long else config
     captioner = Captioner.load(running, loading=view.loading, cuts=cuts)
     if captioner.cuts is not None:

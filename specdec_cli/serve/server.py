@@ -123,7 +123,8 @@ def serve_configured(
     place.require(token)
     with bind(place) as bound:
         event("loading", **{role: model.label for role, model in resolved.config.models.items()})
-        offer = offered(Captioner.load(resolved.config.running_long()), resolved, limits, room)
+        captioner = interrupts.wait_for(lambda: Captioner.load(resolved.config.running_long()))
+        offer = offered(captioner, resolved, limits, room)
         interrupts.check()
         url, modes = place.url(bound.getsockname()[1]), offer.captions.modes if offer.captions else ()
         model = None if offer.service is None else offer.service.info.model
