@@ -60,7 +60,7 @@ class Servers:
     doubles: dict[str, ModelServer]
 
     def edge_config(self, **given: Any) -> EdgeConfig:
-        named = {"url": self.urls["edge"], "model": "tiny", "processor": str(self.folders["edge"])}
+        named = {"model": self.urls["edge"], "served_model": "tiny", "processor": str(self.folders["edge"])}
         return EdgeConfig(engine="vllm", allow_audio_upload=True, **{"timeout_s": 300.0, **named, **given})
 
     def pair(self) -> Pair:
@@ -76,7 +76,7 @@ class Servers:
             "gate": {"name": "margin"},
         }
         for side, url in self.urls.items():
-            named = {"url": url, "model": "tiny", "processor": str(self.folders[side]), "engine": "vllm"}
+            named = {"model": url, "served_model": "tiny", "processor": str(self.folders[side]), "engine": "vllm"}
             found[side] = {**named, "allow_audio_upload": True, "timeout_s": 300.0}
         found["edge"] |= given
         path = folder / "pair.yaml"
