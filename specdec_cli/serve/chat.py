@@ -44,7 +44,7 @@ class Model(BaseModel):
     owned_by: str = "specdec"
 
 
-class Models(BaseModel):
+class ModelList(BaseModel):
     """The modes for which all models are loaded."""
 
     object: Literal["list"] = "list"
@@ -56,8 +56,8 @@ def router(captions: Captions, bodies: Bodies, metrics: Metrics) -> APIRouter:
     routes, api = APIRouter(), _Api(captions, bodies, metrics)
 
     @routes.get("/v1/models", operation_id="models", responses=_REFUSED)
-    async def models() -> Models:
-        return Models(data=[Model(id=PREFIX + mode) for mode in captions.modes])
+    async def models() -> ModelList:
+        return ModelList(data=[Model(id=PREFIX + mode) for mode in captions.modes])
 
     @routes.get("/v1/models/{name:path}", operation_id="model", responses=_REFUSED)
     async def model(name: str) -> Model:

@@ -3,7 +3,6 @@
 `PLAYED` says which, and what goes wrong: blocks before which sound is lost, a block after which it is gone.
 """
 
-import os
 import signal
 import threading
 from collections.abc import Callable
@@ -13,6 +12,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import soundfile
+
+from specdec_cli.cli import ending
 
 DEVICES = [
     {"name": "Loudspeaker", "max_input_channels": 0, "default_samplerate": 48000.0},
@@ -90,4 +91,4 @@ class InputStream:
             if self._stopped.is_set():
                 return
             self._callback(block, len(block), None, SimpleNamespace(input_overflow=number in PLAYED.lost_at))
-        os.kill(os.getpid(), signal.SIGINT)
+        ending.handle(signal.SIGINT, None)  # as a process that handles signals does

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from specdec_cli.plot.reliability import reliability as diagram
 
 from specdec_cli.calibrate.decisions import Decision, read_decisions
 from specdec_cli.calibrate.fitting import calibrate, fit_temperature, reliability
@@ -80,15 +79,6 @@ def test_another_file_is_refused(tmp_path, text):
         read_calibration(path)
 
 
-def test_the_diagram_says_what_it_shows():
-    found = calibrate(decisions(500, 2.0), by_speaker=True)
-    drawn = diagram(found, "emotion").decode()
-    assert "ECE " in drawn
-    assert "mode hybrid, 500 captions" in drawn
-    assert "captions" not in diagram(found, "voice").decode()
-
-
-@pytest.mark.slow
 def test_the_shipped_file_is_of_the_shipped_weights():
     scores = captioner().labelled(Lexicon.load()).run_samples(voice(0), RATE).finish().scores
     assert scores["emotion"].temperature is not None

@@ -94,13 +94,13 @@ def test_a_manifest_brings_ids_languages_and_prompts(batch, clips):
         (f"{clips}/ann/1.wav", "a-zh", "", ""),
         (f"{clips}/ann/1.wav", "a-en", "en", ""),
         (f"{clips}/bob/1.wav", "b/1", "en", english),
-        ("none.wav", "none", "", ""),
+        ("none.wav", "gone", "", ""),
     ]
     manifest.write_text("\n".join("\t".join(row) for row in rows), "utf-8")
     asked = ("--manifest", manifest, "--mode", "edge")
-    assert batch(*asked, "--export", "txt", "--export-dir", "texts").code == 1
+    assert batch(*asked, "--export", "srt", "--export-dir", "texts").code == 1
     lines = {line.id: line for line in read_transcripts(OUTPUT)}
-    assert set(lines) == {"a-zh", "a-en", "b/1", "none"}
+    assert set(lines) == {"a-zh", "a-en", "b/1", "gone"}
     for id_, settings in (
         ("a-zh", {}),
         ("a-en", {"prompt__language": "en"}),
@@ -108,7 +108,7 @@ def test_a_manifest_brings_ids_languages_and_prompts(batch, clips):
     ):
         expected = captioner(decoding__mode="edge", **settings).caption(lines[id_].file)
         assert (lines[id_].caption, lines[id_].prompt) == (expected.caption, expected.prompt), id_
-    assert sorted(path.read_text("utf-8").count("\n") for path in Path("texts").rglob("*.txt")) == [1, 2]
+    assert sorted(path.read_text("utf-8").count(" --> ") for path in Path("texts").rglob("*.srt")) == [1, 2]
     assert "0 captioned  1 failed  3 done before" in batch(*asked).err
     write_voice(none, 5)
     assert batch("--retry-failed", "--mode", "edge").code == 0

@@ -139,7 +139,7 @@ def test_what_failed_costs_nothing_else_and_is_made_again_like_what_was_degraded
     assert outcome.code == 1
     lines = by_name(clips)
     assert {name: line.error.type for name, line in lines.items() if line.error} == {
-        "ann/1.wav": "AudioDecodeError",
+        "ann/1.wav": "AudioContentError",
         "none.wav": "AudioNotFoundError",
     }
     assert outcome.err.count("error: ") == 2
@@ -183,16 +183,17 @@ def test_where_nothing_can_be_opened_nothing_is_loaded_or_written(run, names, co
 def test_patterns_and_exports_that_mirror_the_folders(run, clips):
     break_file(clips / "bob" / "1.wav")
     for _ in range(2):  # the second run has nothing to caption and exports all the same
-        assert run(clips, "-r", "--glob", "[12].*", "--export", "csv,txt,eaf", "--export-dir", "texts").code == 1
+        assert run(clips, "-r", "--glob", "[12].*", "--export", "csv,srt,eaf", "--export-dir", "texts").code == 1
         lines = by_name(clips)
         with Path("texts/out.csv").open(encoding="utf-8-sig", newline="") as file:  # begins with a byte order mark
             rows = {row["name"]: row for row in csv.DictReader(file)}
         assert list(rows) == ["ann/1.wav", "ann/2.wav", "bob/1.wav", "bob/2.flac"]  # in the order of the input
-        assert rows["bob/1.wav"]["error"].startswith("AudioDecodeError: ")
+        assert rows["bob/1.wav"]["error"].startswith("AudioContentError: ")
         assert all(rows[name]["caption"] == (line.caption or "") for name, line in lines.items())
         good = {str(Path(name).with_suffix("")): line.caption for name, line in lines.items() if line.caption}
-        found = {str(path.relative_to("texts")): path.read_text("utf-8") for path in Path("texts").rglob("*.txt")}
-        assert found == {f"{name}.txt": f"{caption}\n" for name, caption in good.items()}
+        found = {str(path.relative_to("texts")): path.read_text("utf-8") for path in Path("texts").rglob("*.srt")}
+        assert found.keys() == {f"{name}.srt" for name in good}
+        assert all(caption in found[f"{name}.srt"].replace("\n", " ") for name, caption in good.items())
         assert {str(path.relative_to("texts")) for path in Path("texts").rglob("*.eaf")} == {f"{n}.eaf" for n in good}
         shutil.rmtree("texts")
 
@@ -217,7 +218,7 @@ def test_what_has_nothing_to_describe_is_exported_and_not_tried_again(run):
 def test_names_in_gbk_are_captioned_copied_and_retried(run, tmp_path):
     name = "说话人.wav".encode("gbk")
     path = write_voice(tmp_path / "0.wav", 0, 0.4).rename(tmp_path / os.fsdecode(name))
-    assert run(".", "--export", "csv,txt").code == 0
+    assert run(".", "--export", "csv,srt").code == 0
     (text,) = OUTPUT.read_text("utf-8").splitlines()
     assert os.fsencode(json.loads(text)["file"]) == b"./" + name
     assert "0 captioned  1 done before" in run(".", "--export", "csv").err

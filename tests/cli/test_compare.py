@@ -110,7 +110,7 @@ def test_changed_settings_are_named_and_refused_unless_overwritten(specdec, run,
     k = compared(run("zh").outcome.out).settings["k"]
     arguments, output = run("zh").again(tmp_path), tmp_path / "again.jsonl"
     held = output.read_bytes()
-    for changed, named in ((["-k", "4"], f"k was {k} and is 4"), (["-l", "en"], "language was 'zh' and is 'en'")):
+    for changed, named in ((["-k", "4"], f"k was {k!r} and is 4"), (["-l", "en"], "language was 'zh' and is 'en'")):
         outcome = specdec("compare", *arguments, recordings[0], *changed, ends=2)
         assert named in outcome.err
         assert output.read_bytes() == held

@@ -111,6 +111,8 @@ def test_a_remote_cloud_is_probed(specdec, monkeypatch):
 
         def require_fit(self, call: Call) -> None: ...
 
+        def sound_fault(self, lexicon: str) -> str | None: ...
+
         def verifier(self, clip: RemoteClip) -> RemoteVerifier:
             raise AssertionError
 

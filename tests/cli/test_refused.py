@@ -106,7 +106,7 @@ STUDIES: list[Row] = [
 ]
 FILES: list[tuple[str, str, int]] = [
     ("caption a.wav --segment 0.1", "takes a number of at least 0.2", 2),
-    ("caption a.wav --segment pause.txt", "pause.txt cannot be read: No such file", 2),
+    ("caption a.wav --segment pause.txt", "pause.txt is no file of cuts that can be read", 2),
     ("caption a.wav --segment b.wav", "b.wav is no file of cuts that can be read", 2),
     ("caption a.wav -o .", "cannot be written", 2),
     ("caption a.wav -o no/out.jsonl", "cannot be written", 2),

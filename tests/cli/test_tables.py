@@ -20,7 +20,6 @@ def clip(tmp_path) -> Path:
         ("m.csv", "file\na.wav\n", "--manifest m.csv"),
         ("m.TSV", "file\na.wav\n", "--manifest m.TSV"),
         ("m.jsonl", '{"file": "a.wav"}\n', "--manifest m.jsonl"),
-        ("wav.scp", "a a.wav\n", "--manifest wav.scp"),
         ("t.jsonl", piece(0, 1) + "\n", "specdec export t.jsonl"),
         ("t.srt", "1\n00:00:00,000 --> 00:00:01,000\nhi\n", "--segment t.srt"),
         ("t.TextGrid", 'File type = "ooTextFile"\n', "--segment t.TextGrid"),

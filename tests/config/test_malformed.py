@@ -46,6 +46,9 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "audio.start_s": (-1, "soon", True, ""),
 }
 
+_MAPPING: dict[str, tuple[Any, ...]] = {"edge.quantization": (5,), "cloud.quantization": (5,)}
+"""Settings that take a mapping -> what is wrong in its place."""
+
 
 @pytest.mark.parametrize("content", [*((BASE + text).encode() for text in SYNTAX), *FILES], ids=repr)
 def test_a_file_that_is_no_config_is_refused_by_name(tmp_path, content):
@@ -57,7 +60,9 @@ def test_a_file_that_is_no_config_is_refused_by_name(tmp_path, content):
 
 def test_a_misspelt_setting_and_a_wrong_value_are_refused_with_their_line(tmp_path):
     path = tmp_path / "my.yaml"
-    wrong_values = [(name, value) for name in SETTINGS for value in ({"a": 1}, *WRONG.get(name, ()))]
+    wrong_values = [
+        (name, value) for name in SETTINGS for value in (*_MAPPING.get(name, ({"a": 1},)), *WRONG.get(name, ()))
+    ]
     for wrong, value in (("decoding.kx", 1), *wrong_values):
         values: dict[str, dict[str, Any]] = {"edge": {"model": "owner/edge"}, "cloud": {"model": "owner/cloud"}}
         section, _, field = wrong.partition(".")

@@ -46,4 +46,4 @@ def drawn_case(family: str, number: int, pair: tuple[str, int] | None = None, **
     clip, instruction = rng.randrange(10), rng.choice(INSTRUCTIONS)
     edge, cloud = model(family, seed, kind), model(family, seed)
     prompts = (prompt(each, clip, instruction) for each in (edge, cloud))
-    return Case(number, Pair.of(edge, cloud), *prompts, *drawn_settings(rng, loop_period=0, **fixed))
+    return Case(number, Pair.of(edge, cloud), *prompts, drawn_settings(rng, loop_period=0, **fixed))

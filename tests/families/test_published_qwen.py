@@ -93,6 +93,6 @@ def test_a_pair_of_published_layouts_is_lossless(law, load, cloud):
     def case(number: int) -> Case:
         edge = load("qwen2.5-omni", 151_936, (0.0, 0.05, 0.3)[number % 3])
         drawn = drawn_settings(random.Random(number), mode="lossless", loop_period=0, max_new_tokens=12)
-        return Case(number, Pair.of(edge, target), prompt(edge, number), prompt(target, number), *drawn)
+        return Case(number, Pair.of(edge, target), prompt(edge, number), prompt(target, number), drawn)
 
     law(f"qwen2.5-omni before {cloud}", map(case, range(8)), cloud_law)
