@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 from torch import nn
 
+from specdec_cli.models import families as families_module
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import forward_together
 from specdec_cli.models.families import Family
@@ -45,7 +45,7 @@ def test_a_part_is_dropped_wherever_a_release_of_transformers_keeps_it(monkeypat
             super().__init__()
             self.visual, self.audio_tower, self.model = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2)
 
-    monkeypatch.setattr(transformers, "Older", Older, raising=False)
+    monkeypatch.setattr(families_module.transformers, "Older", Older, raising=False)
     family = Family("older", ("older",), "Older", unused=("visual.", "model.visual.", "talker."))
     assert {name.partition(".")[0] for name, _ in family.module_class().named_parameters()} == {"audio_tower", "model"}
 
