@@ -109,7 +109,8 @@ class Cutting:
         if sound.levels.alike:
             reading.warnings.append(f"{name}: channels 1 and 2 hold the same, so one of them is captioned.")
             return known[:1]
-        silent = [channel for channel in known if channel in sound.levels.silent or reading.statistics[channel].silent]
+        faint = sound.levels.silent
+        silent = [each for each in known if each is not None and (each in faint or reading.statistics[each].silent)]
         if silent:
             unheard = listed([channel for channel in silent if channel is not None])
             reading.warnings.append(f"{name}: nothing can be heard on {unheard}, left out.")

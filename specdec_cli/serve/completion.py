@@ -15,7 +15,7 @@ from specdec_cli.models.processor import Processor
 from specdec_cli.serve.captions import Step
 from specdec_cli.serve.requests import PREFIX, ChatRequest
 from specdec_cli.transcript import Transcript, token_fates
-from specdec_cli.transcript.recorder import sum_of_known
+from specdec_cli.transcript.recorder import sum_of_known, whole_of
 from specdec_cli.types import Mode, Token
 
 UNLIKELY: Final = -9999.0
@@ -157,6 +157,7 @@ class Completion:
             "flags": _each_once(each.flags for each in done),
             **{name: of_one.get(name) for name in ("labels", "emotions", "scores", "measured", "agrees")},
             "warnings": _each_once(each.warnings for each in done),
+            "whole": None if (whole := whole_of(done)) is None else whole.model_dump(),
             "escalations": sum(each.escalations for each in totals),
             "acceptance_rate": sum(each.accepted for each in totals) / drafted if drafted else None,
             "timing": {name: sum_of_known(getattr(each.timing, name) for each in done) for name in times},

@@ -155,6 +155,14 @@ function timelineOf(pieces, seconds, open, choose) {
   return lane;
 }
 
+// The recording as a whole: shares of time by class and by speaker.
+function wholeOf({ classes, speakers }) {
+  const shares = (parts) => Object.entries(parts).map(([name, share]) => `${named(name)} ${percent(share)}`).join(", ");
+  const kinds = [...Object.entries(classes).map(([name, parts]) => [named(name), parts]), [say("speaker", "说话人"), speakers]];
+  const found = kinds.filter(([, parts]) => Object.keys(parts).length).map(([name, parts]) => `${name}: ${shares(parts)}`);
+  return html("p", { class: "whole" }, found.join(" · "));
+}
+
 // Buttons to the pieces before and after the one that is shown.
 function stepper(pieces, open, choose) {
   const at = pieces.findIndex((piece) => piece.index === open);

@@ -84,6 +84,7 @@ async function caption() {
       if (error) throw problem(error.message);
       if (own !== run) return;
       if (specdec?.piece) take(specdec);
+      own.whole = specdec?.whole ?? null;
     }
     [own.state, own.seconds] = ["done", (performance.now() - began) / 1000];
   } catch (error) {
@@ -121,7 +122,7 @@ function draw() {
   const states = { encoding: say("The models encode the recording …", "模型正在编码录音 …"), writing: say("Writing …", "正在生成 …"), done: `${say("Done in", "完成，用时")} ${clock(run?.seconds)}` };
   place("input").classList.toggle("filled", Boolean(sound || microphone));
   place("progress").textContent = microphone ? say("Recording …", "正在录音 …") : (states[run?.state] ?? "");
-  place("pieces")?.replaceChildren(...(pieces.length > 1 ? [timelineOf(pieces, sound.seconds, open, show), stepper(pieces, open, show)] : []));
+  place("pieces")?.replaceChildren(...(pieces.length > 1 ? [timelineOf(pieces, sound.seconds, open, show), ...(run?.whole ? [wholeOf(run.whole)] : []), stepper(pieces, open, show)] : []));
   const writing = !final && ["encoding", "writing"].includes(run?.state);
   put(place("said"), { lang: final?.language ?? chosen("language") ?? "en", "aria-busy": String(writing) }, []);
   place("said").textContent = final ? final.caption : rounds.map((round) => round.committed_text).join("");
