@@ -174,6 +174,7 @@ def test_pieces_of_a_long_recording(browser, served, long, specdec, tmp_path):
     expected = list(served.captioner.captions(long))
     assert made.tab.locator(".span").count() == len(expected) > 3
     assert first == expected[0].caption
+    assert re.search(r"voice: (male|female) \d+%", made.tab.locator(".whole").inner_text())
     made.tab.locator("[data-key=after]").focus()
     made.tab.keyboard.press("Enter")
     made.tab.keyboard.press("Enter")  # the focus stays

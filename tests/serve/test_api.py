@@ -112,10 +112,15 @@ def test_a_long_recording_is_captioned_piece_by_piece(client, tmp_path, stream):
     answer = ask(client, encoded(sound), stream=stream)
     chunks = list(answer) if stream else [answer]
     assert text_of(chunks if stream else answer) == "\n".join(each.caption for each in expected if each.caption)
-    pieces = chunks[-1].model_extra["specdec"]["pieces"]
+    own = chunks[-1].model_extra["specdec"]
+    pieces = own["pieces"]
     assert [(each["start_s"], each["end_s"], each["caption"]) for each in pieces] == [
         (each.start_s, each.end_s, each.caption) for each in expected
     ]
+    spoken_s = sum(each["duration_s"] for each in pieces if "no_speech" not in each.get("flags", ()))
+    assert own["whole"]["seconds"] == pytest.approx(spoken_s, abs=0.001)
+    assert all(sum(shares.values()) <= 1.002 for shares in own["whole"]["classes"].values())
+    assert own["whole"]["classes"]["voice"]
 
 
 def test_a_silent_piece_costs_the_others_nothing(client):

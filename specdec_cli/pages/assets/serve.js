@@ -84,7 +84,7 @@ async function caption() {
       if (error) throw problem(error.message);
       if (own !== run) return;
       if (specdec?.piece) take(specdec);
-      own.whole = specdec?.whole ?? null;
+      if (specdec?.whole) own.whole = specdec.whole;
     }
     [own.state, own.seconds] = ["done", (performance.now() - began) / 1000];
   } catch (error) {
