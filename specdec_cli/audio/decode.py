@@ -68,10 +68,15 @@ def require_bounded(path: str, seconds: float) -> None:
 
 def require_sound(path: str, file: FileIO) -> None:
     """Raises AudioError if no library opens a file as sound. The file is not read to its end."""
+    failure = refused(path, "cannot be decoded")
     for library in LIBRARIES:
         with ExitStack() as stack:
-            if library(path, file, stack, 0.0, None) is not None:
-                return
+            try:
+                if library(path, file, stack, 0.0, None) is not None:
+                    return
+            except AudioDecodeError as error:
+                failure = error
+    raise failure
 
 
 def from_exact(_path: str, file: FileIO, stack: ExitStack, from_s: float, track: int | None) -> Source | None:

@@ -222,15 +222,18 @@ def _named(name: str, body: Text) -> Prose:
 def verdict_of(round_: Round, settings: dict[str, object]) -> str:
     """The gate's decision on a draft, in words, with the figure and the threshold that decided it."""
     outcome = "the cloud verifies the draft" if round_.escalated else "the draft is kept"
-    if settings.get("k") == "whole" and not round_.escalated:
-        outcome += ", the cloud is not called"
     gate = str(settings.get("gate"))
     if round_.reason in _WITHOUT_FIGURE:
         return f"{round_.reason}: {outcome}"
-    threshold = threshold_of(settings, waking=round_.waking)
-    if round_.gate_value is None or threshold is None:
+    threshold, value = threshold_of(settings, waking=round_.waking), round_.gate_value
+    if value is None or threshold is None:
         return outcome
+    crossed = crosses(gate, value, threshold)
     escalates, keeps = ("at or below", "above") if gate in LOW_IS_UNSURE else ("at or above", "below")
-    if gate == "random":  # see `crosses`
+    if gate == "random":
         escalates, keeps = "below", "at or above"
-    return f"{gate} {round_.gate_value:.2f}, {escalates if round_.escalated else keeps} {threshold:g}: {outcome}"
+    if crossed and not round_.escalated:
+        outcome += " without the cloud"
+    elif not round_.escalated and settings.get("k") == "whole" and not round_.index:
+        outcome += ", the cloud is not called"
+    return f"{gate} {value:.2f}, {escalates if crossed else keeps} {threshold:g}: {outcome}"

@@ -20,6 +20,8 @@ from specdec_cli.errors import (
     CutsError,
     TooLongError,
 )
+from specdec_cli.inputs.find import all_unreadable
+from specdec_cli.inputs.recording import InputFile
 from tests.audio.encode import FFMPEG, SNDFILE, Samples, clocked, ffmpeg_bytes, healthy, load_audio, sndfile_bytes, tone
 from tests.audio.files import PLACES, READ, REFUSED, Refused, refused_files
 from tests.audio.test_fuzz_recordings import plainly_decoded_s
@@ -56,6 +58,7 @@ def assert_is_the_tone(loaded: tuple[Samples, Recording], tolerance: float = 0.0
 def test_it_is_read(name, tmp_path):
     case, path = READ[name], tmp_path / name.replace("/", " ")
     path.write_bytes(case.make())
+    assert not all_unreadable([InputFile(str(path))])
     loaded = load_audio(path)
     recording = loaded[1]
     assert_is_the_tone(loaded)

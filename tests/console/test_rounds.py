@@ -89,21 +89,25 @@ def test_pieces_with_escapes_and_markup_are_only_text():
     assert plain(cells_of(round_, {})) == "[red]|\\x1b[2J<|audio_eos|>"
 
 
-CALLED, KEPT = "the cloud verifies the draft", "the draft is kept, the cloud is not called"
+CALLED, DRAFT_KEPT = "the cloud verifies the draft", "the draft is kept"
+ALONE = {"escalated": False, "reason": None}
+KEPT = f"{DRAFT_KEPT}, the cloud is not called"
 
 
 @pytest.mark.parametrize(
     ("settings", "change", "verdict"),
     [
         ({}, {}, f"class-entropy 0.41, at or above 0.4: {CALLED}"),
-        ({}, {"gate_value": 0.1, "escalated": False}, f"class-entropy 0.10, below 0.4: {KEPT}"),
+        ({}, {"gate_value": 0.1, **ALONE}, f"class-entropy 0.10, below 0.4: {KEPT}"),
+        ({}, {"gate_value": 0.1, **ALONE, "index": 2}, f"class-entropy 0.10, below 0.4: {DRAFT_KEPT}"),
+        ({}, ALONE, f"class-entropy 0.41, at or above 0.4: {DRAFT_KEPT} without the cloud"),
         ({}, {"waking": False}, f"class-entropy 0.41, at or above 0.2: {CALLED}"),
         ({}, {"reason": "loop"}, f"loop: {CALLED}"),
         ({"gate": "always", "threshold": None}, {"reason": "always"}, f"always: {CALLED}"),
         ({"gate": "margin"}, {"reason": "margin", "gate_value": 0.1}, f"margin 0.10, at or below 0.4: {CALLED}"),
-        ({"gate": "margin"}, {"escalated": False, "gate_value": 0.5}, f"margin 0.50, above 0.4: {KEPT}"),
+        ({"gate": "margin"}, {**ALONE, "gate_value": 0.5}, f"margin 0.50, above 0.4: {KEPT}"),
         ({"gate": "random"}, {"reason": "random", "gate_value": 0.2}, f"random 0.20, below 0.4: {CALLED}"),
-        ({"gate": "random"}, {"escalated": False, "gate_value": 0.4}, f"random 0.40, at or above 0.4: {KEPT}"),
+        ({"gate": "random"}, {**ALONE, "gate_value": 0.4}, f"random 0.40, at or above 0.4: {KEPT}"),
     ],
 )
 def test_the_verdict_on_a_draft_names_figure_and_threshold(settings, change, verdict):
