@@ -54,6 +54,15 @@ class Offer:
                 part.close()
 
 
+class _App(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document. FastAPI does not read the bodies of captions, so that it does not know their schemas."""
+        document = super().openapi()
+        if "components" in document:  # captions are offered
+            document["components"]["schemas"].update(chat.body_schemas())
+        return document
+
+
 def create_app(offer: Offer, token: str | None) -> ASGIApp:
     """The server as an ASGI application, which closes `offer` when it is shut down."""
 
@@ -67,7 +76,7 @@ def create_app(offer: Offer, token: str | None) -> ASGIApp:
             await asyncio.to_thread(offer.close)
 
     failures = (HTTPException, RequestValidationError, MalformedError, ClientDisconnect, Exception)
-    app = FastAPI(
+    app = _App(
         title="specdec serve",
         version=__version__,
         docs_url=None,  # its pages load scripts from elsewhere

@@ -64,7 +64,7 @@ def router(captions: Captions, bodies: Bodies, metrics: Metrics) -> APIRouter:
         return Model(id=PREFIX + captions.mode_of(name))
 
     # read and validated in a thread, see `ChatRequest.read`: FastAPI would do it in the event loop
-    schema = ChatRequest.model_json_schema(ref_template=_SCHEMAS)
+    schema = {"$ref": _SCHEMAS.format(model=ChatRequest.__name__)}
     body = {"required": True, "content": {"application/json": {"schema": schema}}}
     stream = {"description": "the caption", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
@@ -79,6 +79,13 @@ def router(captions: Captions, bodies: Bodies, metrics: Metrics) -> APIRouter:
         return await api.answer(request)
 
     return routes
+
+
+def body_schemas() -> dict[str, Any]:
+    """The schemas of a request's body by name, as the OpenAPI document's components have them."""
+    schema = ChatRequest.model_json_schema(ref_template=_SCHEMAS)
+    parts: dict[str, Any] = schema.pop("$defs")
+    return {**parts, ChatRequest.__name__: schema}
 
 
 class _Api:

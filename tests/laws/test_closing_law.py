@@ -52,7 +52,10 @@ def test_the_edge_alone_and_the_cloud_alone_and_lossless(law):
 
 def test_the_reference(law):
     def case(number: int) -> Case:
-        return closing(make_case(number, **mixed(random.Random(f"closing {number}"))), sentences=None, stop_strings=())
+        given = mixed(rng := random.Random(f"closing {number}"))
+        if rng.random() < 0.5:
+            given["gate"] = "never"  # a fault is the reason only where the gate keeps the draft
+        return closing(make_case(number, **given), sentences=None, stop_strings=())
 
     ran = law("closing, reference", map(case, numbers(57_500, 0.3)), reference_law)
     if cases() >= ENOUGH:

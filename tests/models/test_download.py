@@ -102,8 +102,8 @@ def hub(tmp_path, monkeypatch) -> Iterator[Hub]:
     server.server_close()
 
 
-def model_config(**settings: Any) -> ModelConfig:
-    return ModelConfig(model=NAME, device="cpu", **settings)
+def model_config(name: str = NAME) -> ModelConfig:
+    return ModelConfig(model=name, device="cpu")
 
 
 @pytest.mark.slow
@@ -127,14 +127,14 @@ def test_the_weights_that_speech_needs_are_downloaded_and_no_others(hub, monkeyp
 
 @pytest.mark.slow
 def test_what_is_cached_loads_offline_in_silence(hub, tmp_path, capfd):
-    weights = load_model(model_config(revision="v1"), ONLINE).weights
+    weights = load_model(model_config(f"{NAME}@v1"), ONLINE).weights
     asked = len(hub.requests)
     capfd.readouterr()
-    assert load(NAME, revision="v1").weights == weights
-    assert_refused(NAME, "runtime.offline forbids downloads", revision="v2")
+    assert load(f"{NAME}@v1").weights == weights
+    assert_refused(f"{NAME}@v2", "runtime.offline forbids downloads")
     snapshot = tmp_path / "cache" / "models--acme--omni" / "snapshots" / COMMIT
     (snapshot / "model-00001-of-00002.safetensors").unlink()
-    assert_refused(NAME, "runtime.offline forbids downloads", revision="v1")
+    assert_refused(f"{NAME}@v1", "runtime.offline forbids downloads")
     assert capfd.readouterr() == ("", "")
     assert len(hub.requests) == asked
 

@@ -178,7 +178,7 @@ def test_ids_beyond_the_common_beginning_are_never_generated():
     for number in range(97_000, 97_010):
         drawn = make_case(number, mode=("lossless", "edge", "cloud")[number % 3], loop_period=0)
         prompts = [model.processor.prompt(drawn.edge_prompt.waveform, "say how") for model in (edge, cloud)]
-        case = Case(number, pair, *prompts, drawn.given, drawn.weights)
+        case = Case(number, pair, *prompts, drawn.given)
         assert (edge_law if number % 3 == 1 else cloud_law)(case) is None
 
 
