@@ -231,9 +231,14 @@ def test_what_clients_add_changes_nothing(client, name):
     assert answer["choices"][0]["message"]["content"] == text_of(plain)
     assert answer["usage"] == plain.usage.model_dump(exclude_none=True)
     warnings = " ".join(answer["specdec"]["warnings"])
-    said = {"The tools were left out": ("tools",), "Earlier answers": ("history",), "The text of": ("system", "question")}
+    said = {
+        "The tools were left out": ("tools",),
+        "Earlier answers": ("history",),
+        "The text of": ("system", "question"),
+    }
     for warning, words in said.items():
-        assert (warning in warnings) == (any(word in name for word in words) and name != "no tools"), warnings
+        due = any(word in name for word in words) and name != "no tools"
+        assert (warning in warnings) == due, warnings
 
 
 def test_a_path_may_end_in_a_slash_and_a_body_begin_with_a_mark(served, client):
