@@ -56,7 +56,7 @@ class Offer:
 
 class _App(FastAPI):
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document. FastAPI does not read the bodies of captions, so that it does not know their schemas."""
+        """The OpenAPI document. FastAPI does not read the bodies of captions, so it does not know their schemas."""
         document = super().openapi()
         if "components" in document:  # captions are offered
             document["components"]["schemas"].update(chat.body_schemas())
