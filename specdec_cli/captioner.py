@@ -28,10 +28,9 @@ from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.guesses import GuessTable
 from specdec_cli.decoding.pair import Pair, Prompts
 from specdec_cli.errors import ConfigError, SpecdecError, as_specdec_error
-from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
-from specdec_cli.labels.calibration import Calibration, CalibrationFile, calibration_for
+from specdec_cli.labels.calibration import Calibration, calibration_for
 from specdec_cli.labels.class_words import ClassWords, class_words
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import KEPT, Scorer
@@ -39,13 +38,14 @@ from specdec_cli.models.processor import Processor
 from specdec_cli.pair_loading import Loading, load_pair
 from specdec_cli.prompts import Language
 from specdec_cli.run import Run
-from specdec_cli.setup import Setup, open_item
-from specdec_cli.text import file_name
+from specdec_cli.setup import Setup, cuts_of, open_item
+from specdec_cli.text import file_name, show
 from specdec_cli.transcript import Started, Transcript
 from specdec_cli.transcript.updates import Update
 
 if TYPE_CHECKING:
     from specdec_cli.decoding.loop import Loop
+    from specdec_cli.inputs.cuts import Cuts
     from specdec_cli.models.engine import Engine
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Captioner:
         self.window_s = min(model.processor.window_s for model in pair.models.values())
         if (piece_s := config.audio.length_s) is not None and piece_s > self.window_s:
             raise ConfigError(f"audio.segment is {piece_s:g} s, but the models take {self.window_s:g} s at once")
-        self.cuts = cuts or Cuts.of_config(config.audio)
+        self.cuts = cuts or cuts_of(config.audio)
         summed = config.gate_in_force == "class-entropy"
         remote = summed and pair.edge in pair.remotes  # a remote edge's candidates are summed on the host
         self._synonyms = self.word_groups if config.acceptance.rule == "class" or remote else NO_SYNONYMS
@@ -108,7 +108,7 @@ class Captioner:
         if isinstance(config, Config) and flags:
             raise ConfigError("settings and models go with a configuration's name or path, not with a finished one")
         resolved = config if isinstance(config, Config) else load_config(config, flags=flags).config
-        cuts = cuts or Cuts.of_config(resolved.audio)  # a faulty file is reported before models are loaded
+        cuts = cuts or cuts_of(resolved.audio)  # a faulty file is reported before models are loaded
         started = time.perf_counter()
         pair = load_pair(resolved, loading)
         return cls(resolved, pair, time.perf_counter() - started, cuts=cuts)
@@ -130,14 +130,17 @@ class Captioner:
         varied.setup = replace(varied.setup.reading(self.setup.lexicon), scorer=scorer, measures=self.setup.measures)
         return varied
 
-    def labelled(self, lexicon: Lexicon, calibration: CalibrationFile | None = None) -> Captioner:
+    def labelled(self, lexicon: Lexicon) -> Captioner:
         """The same captioner, but its transcripts list the classes that captions name, and their probabilities.
 
-        `calibration` corrects the probabilities; None: the shipped one, for the mini pair. Raises ConfigError if it was
-        made for other weights.
+        ConfigError: `judging.temperatures` names an attribute that the lexicon does not have.
         """
+        own = self.config.judging.temperature_of
+        if unknown := next((name for name in own if name not in lexicon.attributes), None):
+            hint = f"There are {', '.join(lexicon.attributes)}."
+            raise ConfigError(f"judging.temperatures: the lexicon has no attribute {show(unknown)}.", hint=hint)
         changed = self._with(self.setup.reading(lexicon))
-        changed._calibration = calibration_for(self.setup.models.weights, calibration)
+        changed._calibration = calibration_for(self.setup.models.weights, own)
         changed.setup = replace(changed.setup, scorer=changed._scorer(lexicon))
         changed._require_sound()
         return changed

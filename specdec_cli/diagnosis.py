@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from specdec_cli.config import Config, ResolvedConfig
+from specdec_cli.config.flags import with_flags
 from specdec_cli.errors import SpecdecError, as_specdec_error, first_line
 from specdec_cli.format import count
 from specdec_cli.transcript.terms import recorded_settings
@@ -203,4 +204,4 @@ def _one_caption(captioner: Captioner) -> str:
 def _sentence(error: Exception) -> str:
     """What is wrong and what to do about it, in one line."""
     known = as_specdec_error(error)
-    return f"{known.message.rstrip('.')}. {known.advice or ''}".strip()
+    return f"{known.message.rstrip('.')}. {with_flags(known.hint or '')}".strip()

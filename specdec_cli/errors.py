@@ -6,16 +6,14 @@ The command line renders them once, as a sentence and a hint; a traceback appear
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable
 from typing import ClassVar, Final
-
-FLAGS: Final[dict[str, str]] = {}
-"""Setting -> its option on the command line. The command line fills this in."""
 
 _LISTED: Final = 8  # problems beside the first
 BROKEN_PIPE_STATUS: Final = 141
 """The status that a shell reports for a program whose output is no longer read (128 + SIGPIPE)."""
+DEGRADED_STATUS: Final = 4
+"""The status of a run in which the edge wrote captions on without the cloud, which had failed."""
 
 
 class SpecdecError(Exception):
@@ -27,14 +25,6 @@ class SpecdecError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
-
-    @property
-    def advice(self) -> str | None:
-        """The hint. On the command line, its option follows every setting in it, but for `decoding.k=3`."""
-        if self.hint is None:
-            return None
-        options = {name: f"{name} ({flag})" for name, flag in FLAGS.items()}
-        return re.sub(r"\b[a-z]+\.[a-z_]+\b(?!=)", lambda name: options.get(name[0], name[0]), self.hint)
 
 
 class ConfigError(SpecdecError):
@@ -170,4 +160,4 @@ def _advice(error: BaseException, detail: str) -> str:
         return "Use shorter pieces with audio.segment, a 16-bit dtype or a smaller model, or close other programs."
     if isinstance(error, OSError):
         return "The machine refused it: check free space, permissions and the devices."
-    return f"This was not foreseen. Report it with its traceback{', which --debug prints' if FLAGS else ''}."
+    return "This was not foreseen. Report it with its traceback, which --debug prints on the command line."

@@ -13,7 +13,6 @@ from specdec_cli.audio.pieces import ROUNDED_S
 from specdec_cli.audio.prosody import measure
 from specdec_cli.audio.samples import piece_of
 from specdec_cli.errors import AudioContentError, SpecdecError
-from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.probabilities import Scorer
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from specdec_cli.config import Config
     from specdec_cli.config.schema import AudioConfig
     from specdec_cli.decoding.pair import Pair
+    from specdec_cli.inputs.cuts import Cuts
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,3 +194,12 @@ def open_item(
         says = f"{plain(item.path)} ends at {recording.total_s:.2f} s, before its part does (at {item.end_s:.2f} s)."
         return replace(recording, warnings=(*recording.warnings, says))
     return recording
+
+
+def cuts_of(audio: AudioConfig) -> Cuts | None:
+    """The cuts in the file or folder that the settings name; None: they name none. Errors as in `Cuts.read`."""
+    if audio.cuts_path is None:
+        return None
+    from specdec_cli.inputs.cuts import Cuts
+
+    return Cuts.of_config(audio)

@@ -13,7 +13,7 @@ import pytest
 from specdec_cli.errors import TranscriptError
 from specdec_cli.journal import LONGEST, lock_file, read_lines
 from specdec_cli.targets import RECORDINGS, TRANSCRIPTS
-from tests.batch.lines import failed_line
+from tests.captioning.lines import failed_line
 from tests.tiers import few
 from tests.transcript.lines import Raw, append_transcript
 
@@ -23,7 +23,7 @@ import resource, sys
 from contextlib import suppress
 from pathlib import Path
 from specdec_cli.errors import TranscriptError
-from tests.batch.lines import failed_line
+from tests.captioning.lines import failed_line
 from tests.transcript.lines import append_transcript
 path = Path(sys.argv[1])
 """
@@ -121,7 +121,7 @@ def test_a_rewrite_that_is_killed_changes_nothing(tmp_path):
     path.write_bytes(before := 2 * f"{failed_line('a').to_json()}\n".encode())  # of which the second line stands
     code = """
 import os
-from specdec_cli.batch import output_file
+from specdec_cli.captioning import output_file
 output_file._line_at = lambda *_, **__: os._exit(9)
 output_file.Output(path, lambda _: ())
 """

@@ -12,7 +12,7 @@ from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError, TranscriptError, WrongFileError
 from specdec_cli.targets import PAGE, PICTURE, RECORDINGS, STDOUT, TRANSCRIPTS, Kind, Targets, to_stdout
 from specdec_cli.written import HEAD, Digests, digest_of
-from tests.batch.lines import good_line
+from tests.captioning.lines import good_line
 from tests.transcript.lines import Raw
 
 TRANSCRIPT = f"{good_line('a.wav').to_json()}\n".encode()

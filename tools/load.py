@@ -25,9 +25,9 @@ import soundfile
 import typer
 from openai import AsyncOpenAI
 
-from specdec_cli.batch.local import LocalBackend
-from specdec_cli.batch.output_file import Task
 from specdec_cli.captioner import Captioner
+from specdec_cli.captioning.local import LocalBackend
+from specdec_cli.captioning.output_file import Task
 from specdec_cli.cli.app import prepare_process
 from specdec_cli.config import load_config
 from specdec_cli.inputs.recording import InputFile

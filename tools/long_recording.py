@@ -27,9 +27,9 @@ import typer
 from specdec_cli.audio import open_recording
 from specdec_cli.audio.levels import runs_of
 from specdec_cli.audio.prosody import HOP, speech_activity
-from specdec_cli.batch.local import LocalBackend
-from specdec_cli.batch.output_file import Task
 from specdec_cli.captioner import Captioner
+from specdec_cli.captioning.local import LocalBackend
+from specdec_cli.captioning.output_file import Task
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.recorder import peak_rss_mb

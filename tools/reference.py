@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from specdec_cli.cli.options import FLAG_NAMES
 from specdec_cli.config import SETTINGS, configs_folder
+from specdec_cli.config.flags import FLAGS
 from specdec_cli.config.schema import SECTIONS
 from specdec_cli.config.settings import takes
 from specdec_cli.text import show
@@ -62,7 +62,7 @@ def _settings(section: str) -> Iterator[tuple[str, str, str, str]]:
     for field in SECTIONS[section].model_fields:
         name = f"{section}.{field}"
         default = "required" if SETTINGS[name].is_required() else f"`{_written(SETTINGS[name].default)}`"
-        flag = f" (`{FLAG_NAMES[name]}`)" if name in FLAG_NAMES else ""
+        flag = f" (`{FLAGS[name]}`)" if name in FLAGS else ""
         meaning = f"{SETTINGS[name].description}{flag}"
         yield f"`{name}`", takes(name), default, meaning
 

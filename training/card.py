@@ -53,7 +53,7 @@ LIMITS: Final = """## Limits
   (`cremad_all`).
 - Rate is counted in syllables a second over speaking time; in Mandarin it was learned from synthetic speech only.
 - Pauses and loudness follow the recording: noise hides pauses, and the level is that of the file, not of the voice.
-- Probabilities of classes (`--labels`) are calibrated to the dev speakers (`calibration.json`). For emotion they are
+- Probabilities of classes are calibrated to the dev speakers (`calibration.json`). For emotion they are
   too high on report speakers (expected calibration error in hybrid mode 12%; dev speakers 5.5%), far too high in
   Mandarin.
 - Synthetic voices are captioned as neutral.

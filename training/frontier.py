@@ -48,7 +48,7 @@ RATES: Final = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3
 
 _DEFERRED: Final = "deferred"
 RUNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "entropy": ("--gate", "entropy", "-k", "2", "--mode", "edge,hybrid,lossless,cloud"),
+    "entropy": ("--gate", "entropy", "--set", "decoding.k=2", "--mode", "edge,hybrid,lossless,cloud"),
     "class-entropy": ("--gate", "class-entropy", "--mode", "edge,hybrid,cloud"),
 }
 """Comparisons by name, with the options of each; the first one's runs of cloud-only time the replays."""

@@ -4,7 +4,8 @@ Each file is what `specdec compare --json` printed for one setting, for example
 
     python -m training.references --data DIR --clips 300 --output dev.tsv
     cut -f1 dev.tsv | tail -n +2 | xargs -d '\n' specdec compare --references dev.tsv \
-        --mode edge,cloud,lossless,hybrid --language zh -k 2 --gate entropy --threshold 0.7 --json > zh-2.json
+        --mode edge,cloud,lossless,hybrid --language zh --set decoding.k=2 --gate entropy --threshold 0.7 \
+        --json > zh-2.json
 
 The shipped k and threshold were chosen from such tables; the model card quotes them.
 """

@@ -8,86 +8,120 @@ import os
 import sys
 from functools import cache
 from importlib import import_module
-from typing import Annotated, Any, Final
+from inspect import getdoc
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
 from typer.main import get_command
 
-from specdec_cli.cli.options import PANELS
-from specdec_cli.errors import BROKEN_PIPE_STATUS, ConfigError, SpecdecError, as_specdec_error
+from specdec_cli.cli.options import PANELS, Command
+from specdec_cli.errors import BROKEN_PIPE_STATUS, DEGRADED_STATUS, ConfigError, SpecdecError, as_specdec_error
 
-COMMANDS: Final[dict[str, tuple[str, ...]]] = {
-    "caption": (
+
+class Listed(NamedTuple):
+    """A command in the list of commands; its module is imported when it is used."""
+
+    group: str
+    summary: str
+    examples: tuple[str, ...]  # the arguments of each
+
+    def help(self, command: type[Command]) -> str:
+        """What its --help says above the options."""
+        return f"{self.summary}\n\n{getdoc(command)}"
+
+
+_CAPTION, _JUDGE, _USE, _SET_UP = "Caption", "Compare with what is right", "Use captions", "Serve and set up"
+COMMANDS: Final = {
+    "caption": Listed(
+        _CAPTION,
         "Caption recordings, one after the other.",
-        "recording.wav --language en",
-        "interview.mp4 --segment pauses -o interview.srt",
-        "recordings/ --labels -o captions.jsonl --export textgrid,csv",
-        "recording.wav --config qwen2.5-omni",
+        (
+            "recording.wav --language en",
+            "interview.mp4 --segment pauses -o interview.srt",
+            "recordings/ -o captions.jsonl --export textgrid,csv",
+        ),
     ),
-    "batch": (
+    "batch": Listed(
+        _CAPTION,
         "Caption many recordings, several at a time.",
-        "recordings/ -o captions.jsonl --export csv",
-        "--manifest table.tsv --labels --measure -o captions.jsonl",
-        "--retry-failed -o captions.jsonl",
+        (
+            "recordings/ -o captions.csv",
+            "--manifest table.tsv -o captions.jsonl --export textgrid",
+            "--retry-failed -o captions.jsonl",
+        ),
     ),
-    "listen": (
+    "listen": Listed(
+        _CAPTION,
         "Caption what a microphone records, utterance by utterance.",
-        "--language en",
-        "-o talk.jsonl --save talk/",
-        "--device list",
+        ("--language en", "-o talk.jsonl --save talk/", "--device list"),
     ),
-    "compare": (
-        "Compare modes on the same recordings.",
-        "recordings/ --limit 20 -o page.html",
-        "recordings/ --references truth.tsv --column emotion=mood",
-        "recordings/ --mode edge,cloud -o compared.jsonl --json",
+    "compare": Listed(
+        _JUDGE,
+        "Compare modes on the same recordings: quality, time, forwards.",
+        (
+            "recordings/ --limit 20 -o page.html",
+            "recordings/ --references truth.tsv --column emotion=mood",
+            "recordings/ --mode edge,cloud -o compared.jsonl --json",
+        ),
     ),
-    "tune": (
-        "Find the best gate for your own recordings.",
-        "recordings/ -o tuned.yaml -o frontier.svg",
-        "recordings/ --budget time=0.5 --traces traces.jsonl",
+    "tune": Listed(
+        _JUDGE,
+        "Measure both models on your recordings, and suggest when to call the large one.",
+        (
+            "recordings/ --references truth.tsv -o tuned.yaml",
+            "recordings/ -o tuned.yaml -o frontier.svg",
+            "recordings/ --budget time=0.5 --traces traces.jsonl",
+        ),
     ),
-    "review": (
-        "Make a page to listen and correct classes.",
-        "captions.jsonl -o review.html",
-        "captions.jsonl --references truth.tsv --limit 200",
+    "export": Listed(
+        _USE,
+        "Write transcripts as tables, for Praat and ELAN, as subtitles or as pictures.",
+        ("captions.jsonl --to textgrid,srt", "captions.jsonl -o captions.csv", "captions.jsonl -o talk.png"),
     ),
-    "calibrate": (
-        "Fit a calibration of class probabilities.",
-        "captions.jsonl --references truth.tsv -o calibration.json",
+    "review": Listed(
+        _USE,
+        "Make a page to listen to captioned recordings and correct their classes.",
+        (
+            "captions.jsonl",
+            "captions.jsonl -o review.html --audio-mb 200",
+            "captions.jsonl --references truth.tsv --limit 200",
+        ),
     ),
-    "export": (
-        "Write transcripts in the formats of other tools.",
-        "captions.jsonl --to textgrid,srt",
-        "captions.jsonl -o captions.csv",
-        "captions.jsonl -o talk.png",
-    ),
-    "serve": (
+    "serve": Listed(
+        _SET_UP,
         "Serve captions, a page, and the cloud to edges elsewhere.",
-        "",
-        "--host 0.0.0.0 --token-env SPECDEC_TOKEN --config my.yaml",
-        "--mode cloud --cloud Qwen/Qwen2.5-Omni-7B",
+        (
+            "",
+            "--host 0.0.0.0 --token-env SPECDEC_TOKEN --config my.yaml",
+            "--mode cloud --cloud Qwen/Qwen2.5-Omni-7B",
+        ),
     ),
-    "doctor": ("Check the installation and the configured models.", "", "--quick", "--config qwen2.5-omni"),
-    "config": ("Show the settings of a run, and where they come from.",),
+    "doctor": Listed(
+        _SET_UP,
+        "Check the installation and the configured models.",
+        ("", "--quick", "--config qwen2.5-omni"),
+    ),
+    "config": Listed(
+        _SET_UP,
+        "Show the settings of a run, and where each comes from.",
+        ("", "gate --config my.yaml", "--gate margin --threshold 0.2"),
+    ),
 }
-"""Command -> what it does, and arguments for examples; its module is imported when it is used."""
-
-_CONFIG_EXAMPLES: Final = {"show": ("", "gate --config my.yaml", "--gate margin --threshold 0.2")}
 
 EXIT_CODES: Final = {
     0: "all done",
     1: "a recording failed, or one of several files was not written",
     2: "the command line, the configuration or an input file is wrong or missing",
     3: "a model, a server, a device or the disk cannot be used",
+    DEGRADED_STATUS: "all captioned, but the cloud failed, and the edge wrote some captions without it",
     130: "interrupted",
     BROKEN_PIPE_STATUS: "the reader of stdout has gone",
     143: "terminated",
 }
 """What the exit code of every command means."""
 
-_UsageError: Any = typer.BadParameter.__mro__[1]
 CONTEXT: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """Options that print help, and its widest line, characters."""
 _STYLE: Final[dict[str, Any]] = {
@@ -100,14 +134,15 @@ _STYLE: Final[dict[str, Any]] = {
 @cache
 def load(name: str) -> Any:
     """The command of a name, or the group `config`, from its module."""
-    module = import_module(f"specdec_cli.cli.{name}")
-    group = typer.Typer(name=name, help=COMMANDS[name][0], add_completion=False, no_args_is_help=True, **_STYLE)
+    module, listed = import_module(f"specdec_cli.cli.{name}"), COMMANDS[name]
+    group = typer.Typer(name=name, help=listed.summary, add_completion=False, **_STYLE)
     if name == "config":
-        group.callback()(lambda: None)  # so that a group with one command stays a group
-    for function, examples in (_CONFIG_EXAMPLES if name == "config" else {name: COMMANDS[name][1:]}).items():
-        path = f"{name} {function}" if name == "config" else name
-        lines = [f"  specdec {path} {example}".rstrip() for example in examples]
-        group.command(function, cls=_Command, epilog="\n".join(["\b", "Examples:", *lines]))(getattr(module, function))
+        group.callback(invoke_without_command=True)(_print_help)
+    inner, path = ("show", f"{name} show") if name == "config" else (name, name)
+    command: type[Command] = getattr(module, f"{inner.capitalize()}Command")
+    lines = [f"  specdec {path} {example}".rstrip() for example in listed.examples]
+    epilog = "\n".join(["\b", "Examples:", *lines])
+    group.command(inner, cls=_Command, help=listed.help(command), epilog=epilog)(command)
     return get_command(group)
 
 
@@ -130,12 +165,25 @@ class _Command(TyperCommand):
 
 
 class _Commands(TyperGroup):
-    """The commands, each imported when it is used."""
+    """The commands, each imported when it is used, and listed in groups."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that `args` name, with the rest of them."""
         name, found, rest = super().resolve_command(ctx, args)
         return name, load(str(name)) if name in COMMANDS else found, rest
+
+    def format_commands(self, _: Any, formatter: Any) -> None:
+        """Writes a section for each group."""
+        for group in dict.fromkeys(listed.group for listed in COMMANDS.values()):
+            with formatter.section(group):
+                formatter.write_dl([(name, of.summary) for name, of in COMMANDS.items() if of.group == group])
+
+
+def _print_help(context: typer.Context) -> None:
+    """Prints the help of a group, and ends with an error, if no command is named."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(2)
 
 
 app = typer.Typer(
@@ -143,7 +191,6 @@ app = typer.Typer(
     cls=_Commands,
     help="Describe how a person speaks: a small edge model drafts, a large cloud model checks what it is unsure of.",
     epilog="\n".join(["\b", "Exit codes:", *(f"  {code:<3} {meaning}" for code, meaning in EXIT_CODES.items())]),
-    no_args_is_help=True,
     **_STYLE,
 )
 
@@ -156,17 +203,18 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    pass
+    _print_help(context)
 
 
-for _name, (_summary, *_) in COMMANDS.items():
-    app.command(_name, help=_summary)(lambda: None)
+for _name, _listed in COMMANDS.items():
+    app.command(_name, help=_listed.summary)(lambda: None)
 
 
 def main() -> None:
@@ -175,21 +223,26 @@ def main() -> None:
     prepare_process()
     _open_standard_streams()
     try:
-        raise SystemExit(app(prog_name="specdec", standalone_mode=False))
-    except SystemExit as end:  # rich and click exit with 1 where the reader of stdout has gone
-        gone = isinstance(end.__context__, BrokenPipeError) or not _flushed()
-        raise SystemExit(BROKEN_PIPE_STATUS if gone else end.code) from None
-    except _UsageError as error:
-        if type(error).__name__ == "NoArgsIsHelpError":
-            typer.echo(error.format_message(), err=True)
-        else:
-            message, hint = error.format_message(), f"See {error.ctx.command_path if error.ctx else 'specdec'} --help."
-            _report(ConfigError(message, hint=hint), debug)
+        asked = app(prog_name="specdec", standalone_mode=False)
+        raise SystemExit(asked.run() if isinstance(asked, Command) else asked)
+    except SystemExit as end:  # rich and typer exit with 1 where the reader of stdout has gone
+        gone = isinstance(end.__context__, BrokenPipeError)
+        raise SystemExit(BROKEN_PIPE_STATUS if gone else _flushed(debug) or end.code) from None
+    except TyperException as error:
+        context = getattr(error, "ctx", None)
+        hint = f"See {'specdec' if context is None else context.command_path} --help."
+        _report(ConfigError(error.format_message(), hint=hint), debug)
         raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
     except Exception as error:
-        known = as_specdec_error(error)
+        closed = isinstance(error, io.UnsupportedOperation) and not sys.stdout.writable()
+        known = ConfigError("Standard output is closed.", hint=_OPEN) if closed else as_specdec_error(error)
         _report(known, debug)
         raise SystemExit(known.status) from None
+
+
+_OPEN: Final = "Results go there: do without >&-, or send them to a file."
 
 
 def prepare_process() -> None:
@@ -208,27 +261,35 @@ def prepare_process() -> None:
 
 
 def _open_standard_streams() -> None:
-    """Reopens standard streams that are closed (`2>&-`): else the next file, such as a transcript, becomes stderr."""
+    """Reopens standard streams that are closed (`2>&-`): else the next file, such as a transcript, becomes stderr.
+
+    What is written to a stdout that was closed raises io.UnsupportedOperation.
+    """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
     sys.stdin = sys.stdin or io.TextIOWrapper(io.FileIO(0, closefd=False), "utf-8")
-    sys.stdout = sys.stdout or io.TextIOWrapper(io.FileIO(1, "w", closefd=False), "utf-8")
+    sys.stdout = sys.stdout or io.TextIOWrapper(io.BufferedReader(io.FileIO(1, closefd=False)), "utf-8")
     sys.stderr = sys.stderr or io.TextIOWrapper(io.FileIO(2, "w", closefd=False), "utf-8")
 
 
-def _flushed() -> bool:
-    """Flushes stdout, or drops what cannot be written; False if its reader has gone."""
+def _flushed(debug: bool) -> int:
+    """Flushes stdout, or drops what cannot be written; the exit code if something could not, else 0."""
     try:
-        sys.stdout.flush()
+        if sys.stdout.writable():
+            sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return not isinstance(error, BrokenPipeError)
-    return True
+        if isinstance(error, BrokenPipeError):
+            return BROKEN_PIPE_STATUS
+        hint = "Check the free space, and where it is sent to."
+        _report(SpecdecError(f"Standard output cannot be written: {error.strerror}.", hint=hint), debug)
+        return SpecdecError.status
+    return 0
 
 
 def _report(error: SpecdecError, debug: bool) -> None:
     from specdec_cli.console.plain import print_error
 
     print_error(error, debug=debug)
-    _flushed()
+    _flushed(debug)

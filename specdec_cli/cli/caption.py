@@ -1,43 +1,38 @@
 """`specdec caption`: recordings to captions, one after the other, with a live view."""
 
-from __future__ import annotations
+# no postponed annotations: see `specdec_cli.cli.options`
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar
 
-import typer
-
-from specdec_cli.batch.local import WatchedBackend
+from specdec_cli.captioning.run import run
 from specdec_cli.cli import options
-from specdec_cli.cli.captioning import Captioning, Printer, conclude_clips
+from specdec_cli.cli.captions import Printer, Recordings, asked_by, conclude_clips, status, warn_of_names
 from specdec_cli.cli.command_run import display
+from specdec_cli.cli.engines import OneByOne
 
 
-@options.taking(options.RecordingOptions, options.CuttingOptions, *options.CAPTIONING)
-def caption(
-    context: typer.Context,
-    output: options.CaptionsOut = None,
-    json: options.Json = False,
-    no_live: options.NoLive = False,
-) -> int:
-    """Caption recordings, one after the other.
-
-    On a terminal a live view shows each round. In a pipe, stdout carries captions alone; the start and end of a piece,
-    in seconds, stand before its caption, and flags behind it in brackets, as [no_speech]. Run the same command again
-    to caption what --output lacks.
+@dataclass(frozen=True, kw_only=True)
+class CaptionCommand(options.WatchingOptions, Recordings):
+    """On a terminal a live view shows each round. In a pipe, stdout has the captions alone, behind the times of a piece
+    in seconds, and before flags in brackets, such as [no_speech]. The same command again captions what --output lacks.
     """
-    job = Captioning(context)
-    with display(context, resolved=None if json else job.resolved) as view:
 
-        @contextmanager
-        def backend() -> Iterator[WatchedBackend]:
-            yield WatchedBackend(job.load(view, runs_long=False), view.show)
+    name: ClassVar[str] = "caption"
 
-        ended = False
-        try:
-            printer = Printer(view, json=json, named=job.several, cut=job.config.audio.segment is not None)
-            job.run(backend, lambda: False, tell=printer)
-            ended = True
-        finally:
-            conclude_clips(view, job.counts, output, ended=ended)
-        return job.end(view)
+    output: options.CaptionsOut = None
+
+    def run(self) -> int:
+        """See `Command.run`."""
+        resolved, job, outputs = asked_by(self, self.output)
+        with display(self, resolved=None if self.json else resolved) as view:
+            sink = Printer(view, json=self.json, named=job.several, cut=job.config.audio.segment is not None)
+            ended = written = False
+            try:
+                run(job, OneByOne(job, view), sink)
+                ended = True
+            finally:
+                conclude_clips(view, sink.counts, outputs, ended=ended)
+                written = outputs.write(job, view)
+            warn_of_names(view, job, sink)
+            return status(sink, written=written)

@@ -1,16 +1,16 @@
 """`specdec compare`: modes side by side on the same recordings, with what each costs and how good its captions are."""
 
-from __future__ import annotations
+# no postponed annotations: see `specdec_cli.cli.options`
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references, unopened
+from specdec_cli.cli.command_run import display, load_captioner
 from specdec_cli.cli.outputs import by_ending
+from specdec_cli.cli.study import emit, identified, read_references, unopened
 from specdec_cli.config import Config
 from specdec_cli.console.pages import comparison_page
 from specdec_cli.console.view import View
@@ -32,68 +32,64 @@ _MODES: Final = "Modes to compare, two or more."
 _OUTPUT: Final = "Transcripts (.jsonl), which the same command resumes, or the page (.html). Repeatable."
 
 
-@options.taking(*options.STUDYING, options.CuttingOptions, options.BlockOptions)
-def compare(
-    context: typer.Context,
-    paths: options.ListedPaths,
-    references: Path | None,
-    lexicon: Path | None,
-    modes: Annotated[str, options.of_study("--mode", metavar="MODE,MODE", help=_MODES)] = "edge,hybrid,lossless,cloud",
-    recursive: options.Recursive = False,
-    limit: options.Limit = None,
-    output: Annotated[list[Path] | None, options.out(metavar="FILE", help=_OUTPUT)] = None,
-    overwrite: options.Overwrite = False,
-    json: options.Json = False,
-) -> int:
-    """Compare modes on the same recordings: time, forwards, captions, quality.
-
-    Without references, captions are compared with those of the cloud alone. Run the same command with the same
-    transcripts again, and it captions only what is missing. `specdec config show judging` explains how captions are
-    judged.
+@dataclass(frozen=True, kw_only=True)
+class CompareCommand(options.StudyOptions, options.CuttingOptions, options.GateOptions):
+    """Without references, captions are compared with those of the cloud alone. The same command with the same
+    transcripts again captions only what is missing.
     """
-    wanted = parse_modes(modes)
-    resolved = options.resolve(context, {"decoding.mode": richest(wanted)})
-    if resolved.config.decoding.mode != richest(wanted):
-        raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --mode.")
-    files = find_recordings(paths, recursive=recursive, limit=limit)
-    words, table = read_references(context, resolved.config, files)
-    targets = Targets([*files, references, lexicon, *resolved.reads], overwrite=overwrite)
-    stored, page = by_ending(output, (TRANSCRIPTS, PAGE), targets)
-    configs = {mode: in_mode(resolved.config, mode) for mode in wanted}
-    terms = {mode: Terms.of(config, Lexicon.shipped()) for mode, config in configs.items()}
-    recordings, interrupted = list[InputFile](), False
-    message = "interrupted: this is what was done so far"
-    with StoredRuns(stored, accepting(terms), overwrite=overwrite) as journal:
-        try:
-            with display(context, resolved=resolved, references=table, interruption=message) as view:
-                recordings = identified(view, files)
-                runner = Runner(terms, journal, view)
-                steps = runner.steps(recordings)
-                captioners = _captioners(resolved.config, configs, files, view) if steps else {}
-                journal.require(
-                    lambda run: loaded_changes(run, captioners[run.mode].setup) if run.mode in captioners else None
-                )
-                if steps:
-                    view.say("warming up: a first run of every mode, which does not count")
-                runner.run(recordings, steps, captioners)
-        except KeyboardInterrupt:
-            interrupted = True
-        transcripts = journal.of(recordings)
-    if interrupted and all(transcript.error for transcript in transcripts):
-        return 130
-    seed = resolved.config.judging.seed
-    found = comparison(transcripts, words, modes=wanted, references=table, seed=seed)
-    if page is not None:
-        from specdec_cli.evaluate.page import render
 
-        with view.loading("the page"):
-            targets.write(page, render(found, transcripts, words))
-    emit(found, comparison_page, json=json)
-    return 130 if interrupted else unopened(recordings) or int(bool(found.errors))
+    name: ClassVar[str] = "compare"
+
+    modes: Annotated[str, options.of_study("--mode", metavar="MODE,MODE", help=_MODES)] = "edge,hybrid,lossless,cloud"
+    output: Annotated[list[Path] | None, options.out(metavar="FILE", help=_OUTPUT)] = None
+
+    def run(self) -> int:
+        """See `Command.run`."""
+        wanted = parse_modes(self.modes)
+        resolved = self.resolved({"decoding.mode": richest(wanted)})
+        if resolved.config.decoding.mode != richest(wanted):
+            raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --mode.")
+        files = find_recordings(self.paths, recursive=self.recursive, limit=self.limit)
+        words, table = read_references(self, resolved.config, files)
+        targets = Targets([*files, self.references, self.lexicon, *resolved.reads], overwrite=self.overwrite)
+        stored, page = by_ending(self.output, (TRANSCRIPTS, PAGE), targets)
+        configs = {mode: in_mode(resolved.config, mode) for mode in wanted}
+        terms = {mode: Terms.of(config, words) for mode, config in configs.items()}
+        recordings, interrupted = list[InputFile](), False
+        message = "interrupted: this is what was done so far"
+        with StoredRuns(stored, accepting(terms), overwrite=self.overwrite) as journal:
+            try:
+                with display(self, resolved=resolved, references=table, interruption=message) as view:
+                    recordings = identified(view, files)
+                    runner = Runner(terms, journal, view)
+                    steps = runner.steps(recordings)
+                    captioners = _captioners(resolved.config, configs, words, files, view) if steps else {}
+                    journal.require(
+                        lambda run: loaded_changes(run, captioners[run.mode].setup) if run.mode in captioners else None
+                    )
+                    if steps:
+                        view.say("warming up: a first run of every mode, which does not count")
+                    runner.run(recordings, steps, captioners)
+            except KeyboardInterrupt:
+                interrupted = True
+            transcripts = journal.of(recordings)
+        if interrupted and all(transcript.error for transcript in transcripts):
+            return 130
+        seed = resolved.config.judging.seed
+        found = comparison(transcripts, words, modes=wanted, references=table, seed=seed)
+        if page is not None:
+            from specdec_cli.evaluate.page import render
+
+            with view.loading("the page"):
+                targets.write(page, render(found, transcripts, words))
+        emit(found, comparison_page, json=self.json)
+        return 130 if interrupted else unopened(recordings) or int(bool(found.errors))
 
 
-def _captioners(config: Config, configs: dict[Mode, Config], files: Sequence[str], view: View) -> dict[Mode, Captioner]:
+def _captioners(
+    config: Config, configs: Mapping[Mode, Config], words: Lexicon, files: Sequence[str], view: View
+) -> "dict[Mode, Captioner]":
     """A captioner for each mode, with models that are loaded once."""
     degrades = all(each.decoding.degrades for mode, each in configs.items() if mode != "edge")
-    both = load_captioner(in_mode(config, "hybrid"), view, recordings=files, degrades=degrades)
+    both = load_captioner(in_mode(config, "hybrid"), view, words, recordings=files, degrades=degrades)
     return {mode: both.variant(each) for mode, each in configs.items()}

@@ -1,140 +1,62 @@
-"""The options and arguments of the commands as `Annotated` types, those that several commands share in groups.
+"""The options of the commands, in groups of typed fields; a command is a dataclass that has the groups it takes.
 
-A command is an ordinary typer function, and takes whole groups with `taking`. `resolve` makes the configuration of the
-running command: an option that gives a setting takes the setting's values, and all other settings are given with --set.
+Typer reads the fields as it reads the parameters of a function, and makes an object of what the command line says.
 """
 
-from __future__ import annotations
+# no postponed annotations: typer evaluates those of a group in the module of the command
 
 import logging
 import os
-from collections.abc import Callable, Mapping
-from functools import partial, wraps
-from inspect import Parameter, signature
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, get_args
 
-from typer import Argument, Context, Option
+from typer import Argument, Option
 
 from specdec_cli.config import ResolvedConfig, load_config, parse_setting
+from specdec_cli.config.flags import FLAGS
 from specdec_cli.config.layers import misspelt_variables, parse_value
 from specdec_cli.config.settings import choices, takes_text
 from specdec_cli.console.plain import warn
-from specdec_cli.errors import FLAGS, ConfigError
+from specdec_cli.errors import ConfigError
 from specdec_cli.text import nearest, show
 from specdec_cli.types import ExportFormat
 
 PANELS: Final = (
-    *("Models and settings", "Caption", "Input", "What is run", "How captions are judged"),
-    *("Output", "Decoding", "Work", "Network"),
+    *("Models and settings", "Captions", "Input", "What is run", "How captions are judged"),
+    *("Output", "Work", "Network"),
 )
 """The parts of a command's help, in their order."""
-of_models, of_caption, of_input, of_study, of_judging, of_output, of_decoding, of_work, of_network = (
+of_models, of_captions, of_input, of_study, of_judging, of_output, of_work, of_network = (
     partial(Option, rich_help_panel=panel) for panel in PANELS
 )
 
-_GIVES: Final = {
-    "edge": "edge.model",
-    "cloud": "cloud.model",
-    "language": "prompt.language",
-    "style": "prompt.instruction",
-    "prompt": "prompt.instruction",
-    "segment": "audio.segment",
-    "start": "audio.start_s",
-    "end": "audio.end_s",
-    "channel": "audio.channel",
-    "track": "audio.track",
-    "strict": "audio.strict",
-    "max_new_tokens": "decoding.max_new_tokens",
-    "mode": "decoding.mode",
-    "k": "decoding.k",
-    "gate": "gate.name",
-    "threshold": "gate.threshold",
-}
-"""Parameter of a command -> the setting that it gives."""
-FLAG_NAMES: Final = {name: "-k" if by == "k" else f"--{by.replace('_', '-')}" for by, name in _GIVES.items()}
-"""Setting -> the option that gives it."""
-FLAGS.update(FLAG_NAMES)  # hints of errors name settings, and here their options too
-
-_ALONE: Final = {
+_ALONE: Final[Mapping[str, tuple[str, ...]]] = {
     "serve": ("serve",),
-    "judging": ("compare", "tune", "review", "calibrate"),
-    "judging.seed": ("compare", "tune", "calibrate"),
+    "judging": ("compare", "tune", "review"),
+    "judging.seed": ("compare", "tune"),
+    "judging.temperatures": ("caption", "batch", "listen", "serve", "compare"),
     "runtime.fail_fast": ("batch",),
 }
 """Section or setting -> the commands in which alone it has an effect."""
+_CONFIG_SHOW: Final = "config show"  # which explains the settings of every command
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-FORMATS: Final = ", ".join(get_args(ExportFormat))
-File = Path | None
+Path_ = Path | None
 Text = str | None
 Texts = list[str] | None
 
 
-def taking(*groups: type) -> Callable[[Command], Command]:
-    """Gives a command the options of groups; its function is passed those that are among its parameters.
-
-    Typer reads a function's signature, so the parameters of the groups are added to it behind its own.
-    """
-    shared = {
-        name: Parameter(name, Parameter.KEYWORD_ONLY, default=getattr(group, name), annotation=kind)
-        for group in groups
-        for name, kind in get_type_hints(group, include_extras=True).items()
-    }
-
-    def extended(function: Command) -> Command:
-        told = signature(function, eval_str=True).parameters
-        own = {name: each.replace(kind=Parameter.KEYWORD_ONLY) for name, each in told.items() if name not in shared}
-
-        @wraps(function)
-        def run(**given: Any) -> Any:
-            return function(**{name: given[name] for name in told})
-
-        run.__signature__ = signature(function).replace(parameters=[*(own | shared).values()])  # type: ignore[attr-defined]
-        return run  # type: ignore[return-value]
-
-    return extended
-
-
-def resolve(context: Context, fixed: Mapping[str, object] | None = None) -> ResolvedConfig:
-    """The configuration in force in a command, from its options, the environment and a file; --set wins over options.
-
-    `fixed` are settings that the command itself decides. ConfigError: anything in any layer is wrong.
-    """
-    flags: dict[str, object] = {}
-    names = dict(FLAG_NAMES)
-    for parameter, name in _GIVES.items():
-        value = context.params.get(parameter)
-        if value is not None and name in flags:
-            raise ConfigError(f"{names[name]} and --{parameter} exclude each other.", hint="Give one of them.")
-        if parameter == "style" and isinstance(value, str) and value not in choices(name):
-            close = nearest(value, choices(name))
-            hint = f"Did you mean {close}?" if close else "An instruction of your own goes with --prompt."
-            raise ConfigError(f"--style takes {', '.join(choices(name))}, not {show(value)}.", hint=hint)
-        if value is not None:
-            flags[name] = parse_value(name, value) if isinstance(value, str) and not takes_text(name) else value
-            names[name] = "-k" if parameter == "k" else f"--{parameter.replace('_', '-')}"
-    flags |= fixed or {}
-    for sentence in misspelt_variables(os.environ):
-        warn(sentence)
-    for assignment in context.params.get("settings") or ():
-        name, value = parse_setting(assignment)
-        commands = _ALONE.get(name) or _ALONE.get(name.partition(".")[0])
-        if commands and context.info_name not in (*commands, "show"):
-            hint = f"It is a setting of {', '.join(f'specdec {each}' for each in commands)}."
-            raise ConfigError(f"{name} has no effect in specdec {context.info_name}.", hint=hint)
-        flags[name] = value
-        names[name] = "--set"
-    return load_config(context.params.get("source"), flags=flags, flag_names=names)
-
-
-def _words(setting: str) -> dict[str, Any]:
-    """The words that an option of a setting takes, for its help and for completion in the shell."""
+def _completed(setting: str) -> Callable[[str], list[str]]:
+    """Completes the words that a setting takes in the shell."""
     words = choices(setting)
-    return {
-        "metavar": "|".join(words),
-        "autocompletion": lambda incomplete: [word for word in words if word.startswith(incomplete)],
-    }
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
+
+
+def _words(metavar: str, setting: str) -> dict[str, Any]:
+    """How an option is shown and completed that takes the words of a setting."""
+    return {"metavar": metavar, "autocompletion": _completed(setting)}
 
 
 def _log_everything(debug: bool) -> bool:
@@ -144,158 +66,294 @@ def _log_everything(debug: bool) -> bool:
     return debug
 
 
-CONFIG: Final = "A shipped configuration (see `specdec config show`) or a YAML file. Default: SPECDEC_CONFIG, or mini."
+_DEBUG: Final = "Show tracebacks and log messages."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command with what its command line says; the docstring of a command is the second part of its help."""
+
+    name: ClassVar[str]
+
+    debug: Annotated[bool, Option("--debug", help=_DEBUG, callback=_log_everything)] = False
+
+    def run(self) -> int:
+        """Does what the command is for, and returns its exit code; errors are SpecdecErrors."""
+        raise NotImplementedError
+
+    def given(self) -> Iterator[tuple[str, str, object]]:
+        """Setting, option and value of each option that gives a setting; None: it is not given."""
+        yield from ()
+
+    @property
+    def configuration(self) -> str | None:
+        """What --config names."""
+        return None
+
+
+_SET: Final = "Any other setting; `specdec config show --all` lists them. Repeatable."
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsOptions(Command):
+    """Every setting."""
+
+    settings: Annotated[Texts, of_models("--set", metavar="NAME=VALUE", help=_SET)] = None
+
+    def resolved(self, fixed: Mapping[str, object] | None = None) -> ResolvedConfig:
+        """The configuration in force, from options, environment and a file.
+
+        `fixed` are settings that the command itself decides. Raises ConfigError if anything in any layer is wrong.
+        """
+        flags: dict[str, object] = {}
+        names: dict[str, str] = dict(FLAGS)
+        for setting, option, value in self.given():
+            if value is not None:
+                self._require_first(setting, option, flags, names)
+                typed = isinstance(value, str) and not takes_text(setting)
+                flags[setting], names[setting] = parse_value(setting, str(value)) if typed else value, option
+        for sentence in misspelt_variables(os.environ):
+            warn(sentence)
+        for assignment in self.settings or ():
+            setting, value = parse_setting(assignment)
+            self._require_effect(setting)
+            self._require_first(setting, "--set", flags, names)
+            flags[setting], names[setting] = value, "--set"
+        return load_config(self.configuration, flags={**(fixed or {}), **flags}, flag_names=names)
+
+    @staticmethod
+    def _require_first(setting: str, option: str, flags: Mapping[str, object], names: Mapping[str, str]) -> None:
+        """Raises ConfigError if another option gives the setting, too."""
+        if setting in flags:
+            both = f"{names[setting]} and {option}" if names[setting] != option else f"{option} twice"
+            raise ConfigError(f"{setting} is given by {both}.", hint="Give it once.")
+
+    def _require_effect(self, setting: str) -> None:
+        commands = _ALONE.get(setting) or _ALONE.get(setting.partition(".")[0])
+        if commands and self.name not in (*commands, _CONFIG_SHOW):
+            hint = f"It is a setting of {', '.join(f'specdec {each}' for each in commands)}."
+            raise ConfigError(f"{setting} has no effect in specdec {self.name}.", hint=hint)
+
+
 _EDGE: Final = "Small model, which drafts: a folder or a Hugging Face id."
-_CLOUD: Final = (
-    "Large model, which verifies: a folder or a Hugging Face id. If only one model is named, it writes alone."
-)
-_SET: Final = "A setting without an option of its own; `specdec config show --all` lists them. Repeatable."
-Settings = Annotated[Texts, of_models("--set", metavar="NAME=VALUE", help=_SET)]
-Debug = Annotated[bool, Option("--debug", help="Show tracebacks and log messages.", callback=_log_everything)]
+_CLOUD: Final = "Large model, which verifies: the same, or a server's address."
+_CONFIG: Final = "A YAML file, or the name of a shipped configuration."
 
 
-class ModelOptions:
-    """Which models, and every other setting."""
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(Command):
+    """Which models."""
 
     edge: Annotated[Text, of_models("--edge", metavar="NAME", help=_EDGE)] = None
-    cloud: Annotated[Text, of_models("--cloud", metavar="NAME", help=_CLOUD)] = None
-    source: Annotated[Text, of_models("--config", "-c", metavar="NAME|FILE", help=CONFIG)] = None
-    settings: Settings = None
+    cloud: Annotated[Text, of_models("--cloud", metavar="NAME|URL", help=_CLOUD)] = None
+    source: Annotated[Text, of_models("--config", "-c", metavar="NAME|FILE", help=_CONFIG)] = None
+
+    @property
+    def configuration(self) -> str | None:
+        """What --config names."""
+        return self.source
+
+    def given(self) -> Iterator[tuple[str, str, object]]:
+        """See the base class."""
+        yield from super().given()
+        yield "edge.model", "--edge", self.edge
+        yield "cloud.model", "--cloud", self.cloud
 
 
-class DisplayOptions:
-    """What a command shows while it works."""
-
-    quiet: Annotated[bool, of_output("--quiet", "-q", help="Show no progress; print results and errors only.")] = False
-    debug: Debug = False
-
-
-_LANGUAGE: Final = "Language of the captions. Default: of the locale."
-_STYLE: Final = "Which of the shipped instructions to use."
-_PROMPT: Final = "An instruction of your own, in place of the shipped ones."
+_MODE: Final = "hybrid, lossless (the large model verifies all), or edge or cloud alone."
+_K: Final = "Tokens drafted per block; auto: as many as pay; whole: the caption."
+_GATE: Final = f"The doubt that calls the large model: {', '.join(choices('gate.name'))}."
+_THRESHOLD: Final = "How much doubt calls the large model, in the gate's unit."
 
 
-class PromptOptions:
-    """The instruction to the models, and the length of captions."""
-
-    language: Annotated[Text, of_caption("--language", "-l", help=_LANGUAGE, **_words("prompt.language"))] = None
-    style: Annotated[Text, of_caption("--style", help=_STYLE, **_words("prompt.instruction"))] = None
-    prompt: Annotated[Text, of_caption("--prompt", metavar="TEXT", help=_PROMPT)] = None
-    max_new_tokens: Annotated[Text, of_caption("--max-new-tokens", metavar="N", help="Longest caption, tokens.")] = None
-
-
-_SEGMENT: Final = (
-    "Where to cut: at pauses, every so many seconds, or as a file or folder says (RTTM, TextGrid, SRT, VTT, CSV, "
-    "WhisperX ...). Default: only recordings too long for the model, at pauses."
-)
-_CHANNEL: Final = "The mean of all channels, each as a speaker of its own, or one by its number from 1."
-_TRACK: Final = "Sound track of a video, by its number from 1. Default: the one that the video marks as such."
-_STRICT: Final = "Refuse rows of cuts and tables that would be left out or changed."
-Strict = Annotated[bool | None, of_caption("--strict", help=_STRICT)]
-
-
-class CuttingOptions:
-    """Which part of a recording counts, and how it is cut."""
-
-    segment: Annotated[Text, of_caption("--segment", metavar="pauses|SECONDS|FILE", help=_SEGMENT)] = None
-    start: Annotated[Text, of_caption("--start", metavar="TIME", help="Caption from here: seconds or HH:MM:SS.")] = None
-    end: Annotated[Text, of_caption("--end", metavar="TIME", help="Caption up to here: seconds or HH:MM:SS.")] = None
-    channel: Annotated[Text, of_caption("--channel", metavar="mix|each|N", help=_CHANNEL)] = None
-    track: Annotated[Text, of_caption("--track", metavar="N", help=_TRACK)] = None
-    strict: Strict = None
-
-
-_LEXICON: Final = "Words for classes, in place of the shipped ones"
-_MEASURE: Final = "Measure F0, level, rate and pauses (docs/acoustics.md)."
-_CALIBRATION: Final = "Calibration by `specdec calibrate`; implies --labels."
-
-
-class LabelOptions:
-    """Which classes captions name."""
-
-    labels: Annotated[bool, of_caption("--labels", help="Show which classes each caption names.")] = False
-    lexicon: Annotated[File, of_caption("--lexicon", metavar="FILE", help=f"{_LEXICON}; implies --labels.")] = None
-
-
-class MeasuringOptions(LabelOptions):
-    """What is found out about a recording beside its caption."""
-
-    calibration: Annotated[File, of_caption("--calibration", metavar="FILE", help=_CALIBRATION)] = None
-    measure: Annotated[bool, of_caption("--measure", help=_MEASURE)] = False
-
-
-_GATE: Final = "Rule that decides whether a block goes to the large model."
-_THRESHOLD: Final = (
-    "How unsure the small model must be for the large one to verify, in the gate's unit (docs/gates.md)."
-)
-_MODE: Final = "The gate decides; the large model verifies all; or one model writes alone."
-
-
-class BlockOptions:
+@dataclass(frozen=True, kw_only=True)
+class GateOptions(Command):
     """What is drafted at a time, and when the cloud is called."""
 
-    k: Annotated[Text, of_decoding("-k", metavar="auto|N", help="Tokens drafted per block.")] = None
-    gate: Annotated[Text, of_decoding("--gate", help=_GATE, **_words("gate.name"))] = None
-    threshold: Annotated[Text, of_decoding("--threshold", metavar="X", help=_THRESHOLD)] = None
+    k: Annotated[Text, of_models("-k", metavar="N|auto|whole", help=_K)] = None
+    gate: Annotated[Text, of_models("--gate", help=_GATE, **_words("GATE", "gate.name"))] = None
+    threshold: Annotated[Text, of_models("--threshold", metavar="X", help=_THRESHOLD)] = None
+
+    def given(self) -> Iterator[tuple[str, str, object]]:
+        """See the base class."""
+        yield from super().given()
+        yield "decoding.k", "-k", self.k
+        yield "gate.name", "--gate", self.gate
+        yield "gate.threshold", "--threshold", self.threshold
 
 
-class DecodingOptions(BlockOptions):
+@dataclass(frozen=True, kw_only=True)
+class ModeOptions(Command):
     """Which of the two models writes."""
 
-    mode: Annotated[Text, of_decoding("--mode", help=_MODE, **_words("decoding.mode"))] = None
+    mode: Annotated[Text, of_models("--mode", help=_MODE, **_words("MODE", "decoding.mode"))] = None
+
+    def given(self) -> Iterator[tuple[str, str, object]]:
+        """See the base class."""
+        yield from super().given()
+        yield "decoding.mode", "--mode", self.mode
 
 
-_PATHS: Final = "Audio or video files, folders, patterns; - for stdin: a recording, or a list."
-_LISTED: Final = "Audio or video files, folders, patterns; - for a list of them on stdin."
-_JSONL: Final = "Transcripts that caption, batch or compare wrote with --output."
-_MANIFEST: Final = "Table with a column file (.tsv, .csv, .json, .jsonl), also of NeMo."
-_RETRY: Final = "Take only recordings that failed or were degraded in --output; needs no PATH."
-_GLOB: Final = "Files to take from folders, e.g. '*.wav'. Default: by audio endings."
-_AFTER: Final = f"Write what --output holds in these formats too: {FORMATS}."
+_LANGUAGE: Final = "Language of the captions. Default: that of the locale."
+_STYLE: Final = "A shipped instruction: default, detailed (two or three sentences), concise."
+_PROMPT: Final = "An instruction of your own."
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptOptions(Command):
+    """The instruction to the models."""
+
+    language: Annotated[Text, of_captions("--language", "-l", help=_LANGUAGE, **_words("zh|en", "prompt.language"))] = (
+        None
+    )
+    style: Annotated[Text, of_captions("--style", help=_STYLE, **_words("STYLE", "prompt.instruction"))] = None
+    prompt: Annotated[Text, of_captions("--prompt", metavar="TEXT", help=_PROMPT)] = None
+
+    def given(self) -> Iterator[tuple[str, str, object]]:
+        """See the base class. ConfigError: the style does not exist."""
+        yield from super().given()
+        yield "prompt.language", "--language", self.language
+        known = choices("prompt.instruction")
+        if self.style is not None and self.style not in known:
+            close = nearest(self.style, known)
+            hint = f"Did you mean {close}?" if close else "An instruction of your own goes with --prompt."
+            raise ConfigError(f"--style takes {', '.join(known)}, not {show(self.style)}.", hint=hint)
+        yield "prompt.instruction", "--style", self.style
+        yield "prompt.instruction", "--prompt", self.prompt
+
+
+_STRICT: Final = "Refuse rows of tables and cuts that would be left out."
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrictOptions(Command):
+    """What becomes of bad rows of tables and cuts."""
+
+    strict: Annotated[bool | None, of_input("--strict", help=_STRICT)] = None
+
+    def given(self) -> Iterator[tuple[str, str, object]]:
+        """See the base class."""
+        yield from super().given()
+        yield "audio.strict", "--strict", self.strict
+
+
+_SEGMENT: Final = "Cut at pauses, every so many seconds, or as a file of cuts says."
+_CHANNEL: Final = "The mean of all channels, each as a speaker, or one by its number."
+
+
+@dataclass(frozen=True, kw_only=True)
+class CuttingOptions(StrictOptions):
+    """Which part of a recording is read, and how it is cut."""
+
+    segment: Annotated[Text, of_captions("--segment", metavar="pauses|SECONDS|FILE", help=_SEGMENT)] = None
+    start: Annotated[Text, of_captions("--start", metavar="TIME", help="Begin here: seconds or HH:MM:SS.")] = None
+    end: Annotated[Text, of_captions("--end", metavar="TIME", help="End here: seconds or HH:MM:SS.")] = None
+    channel: Annotated[Text, of_captions("--channel", metavar="mix|each|N", help=_CHANNEL)] = None
+
+    def given(self) -> Iterator[tuple[str, str, object]]:
+        """See the base class."""
+        yield from super().given()
+        yield "audio.segment", "--segment", self.segment
+        yield "audio.start_s", "--start", self.start
+        yield "audio.end_s", "--end", self.end
+        yield "audio.channel", "--channel", self.channel
+
+
+_LEXICON: Final = "Words that name classes, in place of the shipped ones (YAML)."
+
+
+@dataclass(frozen=True, kw_only=True)
+class LexiconOptions(Command):
+    """Which words name which classes."""
+
+    lexicon: Annotated[Path_, of_captions("--lexicon", metavar="FILE", help=_LEXICON)] = None
+
+
+_QUIET: Final = "Print results and errors only."
+
+
+@dataclass(frozen=True, kw_only=True)
+class DisplayOptions(Command):
+    """What a command shows while it works."""
+
+    quiet: Annotated[bool, of_output("--quiet", "-q", help=_QUIET)] = False
+
+
+_NO_LIVE: Final = "Print rounds as plain lines; nothing is redrawn."
+Json = Annotated[bool, of_output("--json", help="Print JSON on stdout instead of text.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchingOptions(DisplayOptions):
+    """How clips are shown that are captioned one after the other."""
+
+    json: Json = False
+    no_live: Annotated[bool, of_output("--no-live", help=_NO_LIVE)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(PromptOptions, SettingsOptions, GateOptions, ModeOptions, ModelOptions):
+    """Which models caption, and how. The help lists the options of the last base first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptioningOptions(DisplayOptions, LexiconOptions, RunOptions):
+    """The options of `caption`, `batch` and `listen`."""
+
+
+FORMATS: Final = ", ".join(get_args(ExportFormat))
+_PATHS: Final = "Audio or video files, folders, patterns; - for stdin: a recording, or a list of files."
+_LISTED: Final = "Audio or video files, folders, patterns; - for a list of files on stdin."
+_MANIFEST: Final = "Table of recordings with a column file (.tsv, .csv, .json, .jsonl)."
+_RETRY: Final = "Take the recordings of --output that failed or are degraded; needs no PATH."
+_CAPTIONS: Final = "Transcripts (.jsonl), which the same command resumes, or an export (.csv, .srt ...)."
+_EXPORT: Final = f"Write exports, too: {FORMATS}."
+out = partial(of_output, "--output", "-o")
+CaptionsOut = Annotated[Path_, out(metavar="FILE", help=_CAPTIONS)]
+RequiredCaptionsOut = Annotated[Path, out(metavar="FILE", help=_CAPTIONS)]
+Paths = Annotated[Texts, Argument(help=_PATHS, metavar="PATH")]
 ListedPaths = Annotated[list[str], Argument(help=_LISTED, metavar="PATH")]
-TranscriptFile = Annotated[Path, Argument(help=_JSONL, metavar="JSONL")]
-TranscriptFiles = Annotated[list[Path], Argument(help=_JSONL, metavar="JSONL")]
-OnlyMode = Annotated[Text, of_input("--only-mode", metavar="MODE", help="Take only captions of this mode.")]
 Limit = Annotated[int | None, of_input("--limit", metavar="N", help="Take only the first N.", min=1)]
 Recursive = Annotated[bool, of_input("--recursive", "-r", help="Search folders at every depth.")]
 Overwrite = Annotated[bool, of_output("--overwrite", help="Replace what --output names; captions start anew.")]
 
 
-class RecordingOptions:
+@dataclass(frozen=True, kw_only=True)
+class RecordingOptions(CuttingOptions):
     """What `caption` and `batch` caption, and the exports of it."""
 
-    paths: Annotated[Texts, Argument(help=_PATHS, metavar="PATH")] = None
+    paths: Paths = None
     recursive: Recursive = False
-    pattern: Annotated[Text, of_input("--glob", metavar="PATTERN", help=_GLOB)] = None
-    manifest: Annotated[File, of_input("--manifest", metavar="FILE|FOLDER", help=_MANIFEST)] = None
+    manifest: Annotated[Path_, of_input("--manifest", metavar="FILE", help=_MANIFEST)] = None
     limit: Limit = None
     retry_failed: Annotated[bool, of_input("--retry-failed", help=_RETRY)] = False
     overwrite: Overwrite = False
-    exports: Annotated[Text, of_output("--export", metavar="FORMAT,FORMAT", help=_AFTER)] = None
-    export_dir: Annotated[File, of_output("--export-dir", metavar="FOLDER", help="Folder of --export.")] = None
+    exports: Annotated[Text, of_output("--export", metavar="FORMAT,FORMAT", help=_EXPORT)] = None
 
 
-_TABLE: Final = "Table of captions or classes by people, a row per recording (.tsv, .csv, .json, .jsonl)."
-_COLUMN: Final = "Column of the references: file=clip, text=said or emotion=mood. Repeatable."
-JudgingLexicon = Annotated[File, of_judging("--lexicon", metavar="FILE", help=f"{_LEXICON}.")]
+_JSONL: Final = "Transcripts that caption, batch, listen or compare wrote with --output."
+TranscriptFile = Annotated[Path, Argument(help=_JSONL, metavar="JSONL")]
+TranscriptFiles = Annotated[list[Path], Argument(help=_JSONL, metavar="JSONL")]
+OnlyMode = Annotated[Text, of_input("--only-mode", metavar="MODE", help="Take only captions of this mode.")]
+_TABLE: Final = "Table of what is right: texts, or classes in columns such as emotion."
+_COLUMN: Final = "Its column of file, text or a class: emotion=mood. Repeatable."
 
 
-class ReferenceOptions:
+@dataclass(frozen=True, kw_only=True)
+class ReferenceOptions(StrictOptions, SettingsOptions):
     """What people say of the recordings, and how captions are judged by it."""
 
-    references: Annotated[File, of_judging("--references", metavar="TABLE", help=_TABLE)] = None
+    references: Annotated[Path_, of_judging("--references", metavar="TABLE", help=_TABLE)] = None
     columns: Annotated[Texts, of_judging("--column", metavar="WHAT=COLUMN", help=_COLUMN)] = None
-    lexicon: JudgingLexicon = None
-    strict: Strict = None
-    settings: Settings = None
+    lexicon: Annotated[Path_, of_judging("--lexicon", metavar="FILE", help=_LEXICON)] = None
 
 
-CAPTIONING: Final = (ModelOptions, PromptOptions, MeasuringOptions, DecodingOptions, DisplayOptions)
-"""The groups of `caption`, `batch` and `listen`."""
-STUDYING: Final = (ModelOptions, PromptOptions, ReferenceOptions, DisplayOptions)
-"""The groups of `compare` and `tune`."""
-CAPTIONS: Final = "Transcripts (.jsonl), which the same command resumes, or an export (.srt, .csv, .TextGrid ...)."
-out = partial(of_output, "--output", "-o")
-CaptionsOut = Annotated[File, out(metavar="FILE", help=CAPTIONS)]
-Json = Annotated[bool, of_output("--json", help="Print JSON on stdout instead of text.")]
-NoLive = Annotated[bool, of_output("--no-live", help="Print rounds as plain lines; nothing is redrawn.")]
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions(DisplayOptions, ReferenceOptions, PromptOptions, ModelOptions):
+    """The options of `compare` and `tune`."""
+
+    paths: ListedPaths
+    recursive: Recursive = False
+    limit: Limit = None
+    overwrite: Overwrite = False
+    json: Json = False

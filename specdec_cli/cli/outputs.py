@@ -1,24 +1,28 @@
-"""The file or files that --output names, by their endings."""
+"""The file or files that --output names, by their endings, and the exports that `caption` and `batch` write."""
 
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkdtemp
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from specdec_cli.captioning.job import Job
+from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError, SpecdecError
-from specdec_cli.export.formats import SUFFIXES, export_file, format_of, takes_several
-from specdec_cli.export.recordings import Stored
-from specdec_cli.inputs.manifest import Inputs
+from specdec_cli.export.endings import FORMATS, SUFFIXES, format_of, takes_several
+from specdec_cli.format import count
 from specdec_cli.targets import STDOUT, TRANSCRIPTS, Kind, Targets
+from specdec_cli.text import chosen
 from specdec_cli.types import ExportFormat
 
+if TYPE_CHECKING:
+    from specdec_cli.export.folder import Written
+    from specdec_cli.export.recordings import Stored
+
 ENDINGS: Final = ", ".join(SUFFIXES.values())
+_LISTED: Final = 5
 
 
 def by_ending(given: Sequence[Path] | None, kinds: Sequence[Kind], targets: Targets) -> list[Path | None]:
@@ -40,66 +44,116 @@ def by_ending(given: Sequence[Path] | None, kinds: Sequence[Kind], targets: Targ
 
 
 @dataclass(frozen=True, slots=True)
-class CaptionsFile:
-    """Where captions go. A later run resumes transcripts only."""
+class Outputs:
+    """Where captions go: transcripts, and exports of them when the run ends.
 
-    path: Path | None
-    format: ExportFormat | None  # None: transcripts, or nothing is kept
+    Attributes:
+        transcripts: the file that is appended to and resumed; None: nothing is kept.
+        file: the export that --output names, in place of the transcripts beside it; None: it names these.
+        formats: those of --export, whose files go to `folder`.
+    """
+
+    transcripts: Path | None
+    file: Path | None
+    formats: Sequence[ExportFormat]
     targets: Targets
 
     @classmethod
-    def of(cls, path: Path | None, targets: Targets) -> CaptionsFile:
-        """The file of captions that --output names.
+    def of(cls, output: Path | None, exports: str | None, targets: Targets) -> Outputs:
+        """What --output and --export ask for.
 
-        Raises ConfigError if its ending is unknown; else as `Targets.refuse` does.
+        Raises ConfigError if an ending or a format is unknown, or nothing is to be exported; else as `Targets.refuse`.
         """
-        form = None if path is None else format_of(path)
-        if path not in (None, STDOUT) and form is None and path.suffix.lower() != ".jsonl" and not path.exists():
-            hint = f"Name it {path.stem}.jsonl for transcripts, or after an export: {ENDINGS}."
-            raise ConfigError(f"--output {path} has no ending of a format that is written.", hint=hint)
-        if form is None:
-            targets.refuse("--output", path, TRANSCRIPTS)
-        elif path is not None:
-            targets.require(path)
-        return cls(path, form, targets)
+        if output is None and exports is not None:
+            hint = "Name one: --output FILE.jsonl. One file of one format needs no --export: --output FILE.srt"
+            raise ConfigError("--export reads transcripts, and --output names none.", hint=hint)
+        formats = () if exports is None else chosen(exports, FORMATS, "--export", "format")
+        form = None if output in (None, STDOUT) else format_of(output)
+        if output not in (None, STDOUT) and form is None and output.suffix.lower() != ".jsonl" and not output.exists():
+            hint = f"Name it {output.stem}.jsonl for transcripts, or after an export: {ENDINGS}."
+            raise ConfigError(f"--output {output} has no ending of a format that is written.", hint=hint)
+        if output is not None and form is not None:
+            targets.require(output)
+        transcripts = output if form is None or output is None else output.with_suffix(".jsonl")
+        targets.refuse("--output", transcripts, TRANSCRIPTS)
+        found = cls(transcripts, None if form is None else output, formats, targets)
+        if formats and found.folder is not None and found.folder.exists() and not found.folder.is_dir():
+            raise ConfigError(f"--export: {found.folder} is not a folder.", hint="Name other transcripts.")
+        return found
 
     @property
-    def resumable(self) -> bool:
-        """Whether a later run can resume it."""
-        return self.path is not None and self.format is None
+    def folder(self) -> Path | None:
+        """The folder of --export."""
+        return None if self.transcripts is None else folder_of(self.transcripts)
+
+    @property
+    def named(self) -> Path | None:
+        """The file that --output names."""
+        return self.file or self.transcripts
 
     def require_one(self, several: bool, hint: str) -> None:
-        """Raises ConfigError if the file holds one recording and there are several."""
-        if self.format is not None and several and not takes_several(self.format):
-            raise ConfigError(f"--output {self.path} holds one recording, and there are several.", hint=hint)
+        """Raises ConfigError if --output names a file of one recording and there are several."""
+        form = None if self.file is None else format_of(self.file)
+        if form is not None and several and not takes_several(form):
+            raise ConfigError(f"--output {self.file} holds one recording, and there are several.", hint=hint)
 
-    @contextmanager
-    def journal(self, inputs: Inputs | None = None) -> Iterator[Path | None]:
-        """The file of transcripts: --output itself, or a temporary one, which is exported however this ends.
+    def write(self, job: Job, view: View) -> bool:
+        """Exports the transcripts, and shows the outcome; returns whether every file was written."""
+        path = self.transcripts
+        if path is None or not path.is_file() or not (self.file or self.formats):
+            return True
+        from specdec_cli.export.formats import export
+        from specdec_cli.export.recordings import Stored
 
-        Raises:
-            SpecdecError: the export cannot be written; the transcripts stay, and the hint says where.
-        """
-        if self.path is None or self.format is None:
-            yield self.path
-            return
-        folder = Path(mkdtemp(prefix="specdec-"))
-        journal = folder / f"{self.path.stem}.jsonl"
-        try:
-            yield journal
-        finally:
-            if journal.is_file():
-                self._export(self.path, self.format, journal, inputs)
-            shutil.rmtree(folder)
+        base, items = (os.getcwd(), ()) if job.inputs is None else (job.inputs.base, job.inputs)
+        stored = Stored.read(path, base, items)
+        results: list[Written] = []
+        if self.file is not None and (form := format_of(self.file)) is not None:
+            asked = stored if takes_several(form) or job.inputs is None else stored.only(item.key for item in items)
+            if takes_several(form) or any(asked):
+                results.append(_one(asked, form, self.file, self.targets))
+        if self.formats and self.folder is not None:
+            results.append(export(stored, self.formats, self.folder, self.targets))
+            show_written(results[-1], path, self.folder, view)
+        for problem in results[0].problems if self.file is not None and results else ():
+            view.failed(str(self.file), problem)
+        return not any(result.problems for result in results)
 
-    def _export(self, path: Path, form: ExportFormat, journal: Path, inputs: Inputs | None) -> None:
-        base, items = (os.getcwd(), ()) if inputs is None else (inputs.base, inputs)
-        kept = f"The captions are in {journal}: specdec export {journal} --output FILE"
-        try:
-            stored = Stored.read(journal, base, items)
-            if form == "csv" or any(stored):
-                problems = export_file(stored, form, path, self.targets).problems
-                if problems:
-                    raise problems[0]
-        except SpecdecError as error:
-            raise type(error)(error.message, hint=kept) from error
+
+def _one(stored: Stored, form: ExportFormat, file: Path, targets: Targets) -> Written:
+    from specdec_cli.export.folder import Written
+    from specdec_cli.export.formats import export_file
+
+    try:
+        return export_file(stored, form, file, targets)
+    except SpecdecError as error:
+        return Written(0, [error])
+
+
+def folder_of(transcripts: Path, given: Path | None = None, option: str = "") -> Path:
+    """The folder that an option gives, or one beside the transcripts that is named after them.
+
+    ConfigError: it is not a folder, or a new one called like a file.
+    """
+    from specdec_cli.export.folder import shortened
+
+    folder = transcripts.with_name(shortened(transcripts.stem, "-export")) if given is None else given
+    if given is not None and folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{option} {folder} is not a folder.", hint="Name another one; it will be created.")
+    if given is not None and given.suffix and not given.exists():
+        ways = f"end the name in {ENDINGS} for one file of that format, or create {given} first if it is to be a folder"
+        raise ConfigError(
+            f"{option} {given} is no folder, and {given.suffix} is not the format that is written.",
+            hint=f"Name a folder without an ending; {ways}.",
+        )
+    return folder
+
+
+def show_written(written: Written, transcripts: Path, folder: Path | None, view: View) -> None:
+    """Shows what was written and what was not."""
+    if written.count and folder is not None:
+        view.say(f"{count(written.count, 'file')} in {folder}")
+    for error in written.problems[:_LISTED]:
+        view.failed(str(transcripts), error)
+    if more := written.problems[_LISTED:]:
+        view.hint(f"{count(len(more), 'more file')} not written")

@@ -1,17 +1,17 @@
 """`specdec tune`: which gate, threshold and block size to take, by measurement on one's own recordings."""
 
-from __future__ import annotations
+# no postponed annotations: see `specdec_cli.cli.options`
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, emit, identified, load_captioner, read_references, unopened
+from specdec_cli.cli.command_run import display, load_captioner
 from specdec_cli.cli.outputs import by_ending
+from specdec_cli.cli.study import emit, identified, read_references, unopened
 from specdec_cli.console.pages import tuning_page
 from specdec_cli.console.plain import print_error
 from specdec_cli.console.view import View
@@ -36,65 +36,60 @@ _TRACES: Final = "File of the measured forward passes, which a later run reuses.
 _OUTPUT: Final = "The recommended configuration (.yaml), or quality against cost (.svg, .png, .pdf). Repeatable."
 
 
-@options.taking(*options.STUDYING)
-def tune(
-    context: typer.Context,
-    paths: options.ListedPaths,
-    debug: bool,
-    references: Path | None,
-    lexicon: Path | None,
-    gates: Annotated[str | None, options.of_study("--gate", metavar="GATE,GATE", help=_GATES)] = None,
-    ks: Annotated[str, options.of_study("-k", metavar="N,N", help="Block sizes to try, tokens.")] = "2,3,5",
-    budget: Annotated[str, options.of_study("--budget", metavar="COST=SHARE", help=_BUDGET)] = "clips=0.5",
-    recursive: options.Recursive = False,
-    limit: options.Limit = None,
-    traces: Annotated[Path | None, options.of_output("--traces", metavar="JSONL", help=_TRACES)] = None,
-    output: Annotated[list[Path] | None, options.out(metavar="FILE", help=_OUTPUT)] = None,
-    overwrite: options.Overwrite = False,
-    json: options.Json = False,
-) -> int:
-    """Find a gate for your own recordings that closes most of the quality gap with the fewest escalations.
-
-    Records every clip once with both models, replays all settings on one half of the clips, and runs the best of
-    them on the other half. Without references, quality is agreement with the cloud's caption. Use the result: specdec
-    caption --config FILE.
+@dataclass(frozen=True, kw_only=True)
+class TuneCommand(options.StudyOptions):
+    """Runs every clip once with both models, replays all gates and thresholds on one half of the clips, and runs the
+    best of them on the other half. Without references, quality is agreement with the cloud's caption. Use the result:
+    specdec caption --config FILE.
     """
-    cost, share = parse_budget(budget)
-    resolved = options.resolve(context, {"decoding.mode": "hybrid"})
-    plan = TuningPlan(parse_gates(gates), parse_ks(ks), share, resolved.config.judging.seed, cost)
-    files = find_recordings(paths, recursive=recursive, limit=limit)
-    words, table = read_references(context, resolved.config, files)
-    targets = Targets([*files, references, lexicon, *resolved.reads], overwrite=overwrite)
-    targets.refuse("--traces", traces, RECORDINGS)
-    config, plot = by_ending(output, (CONFIG, PICTURE), targets)
-    again = f"interrupted; run it again to resume from {traces}" if traces else "interrupted"
-    with display(context, resolved=resolved, references=table, interruption=again) as view:
-        recordings = identified(view, files)
-        clips = _clips(view, recordings)
-        if not clips:
-            return unopened(recordings)
-        require_tunable(resolved.config, len(clips))
-        captioner = load_captioner(resolved.config, view, degrades=False)
-        from specdec_cli.tune.recording import StoredRecordings, setup_of
-        from specdec_cli.tune.tuning import config_file
-        from specdec_cli.tune.tuning import tune as tuned
 
-        find = None if table is None else table.find
-        with StoredRecordings(setup_of(captioner), traces, overwrite=overwrite) as journal:
-            found = tuned(captioner, plan, clips, find, words, journal, view)
-    if table is not None:
-        found = found.model_copy(update={"reference_columns": dict(table.columns)})
-    if config is not None and found.recommended is not None:
-        targets.write(config, config_file(resolved.config, found, captioner.setup.models.weights))
-        found = found.model_copy(update={"output": str(config)})
-    if plot is not None:
-        targets.write(plot, _picture(found, resolved.config.prompt.language, plot))
-    emit(found, tuning_page, json=json)
-    if config is not None and found.recommended is None:
-        hint = "Tune on more recordings, allow a larger --budget, or try another --gate."
-        print_error(SpecdecError(f"{config} was not written: no setting can be recommended.", hint=hint), debug=debug)
-        return 1
-    return 1 if view.failures else 0
+    name: ClassVar[str] = "tune"
+
+    gates: Annotated[str | None, options.of_study("--gate", metavar="GATE,GATE", help=_GATES)] = None
+    ks: Annotated[str, options.of_study("-k", metavar="N,N", help="Block sizes to try, tokens.")] = "2,3,5"
+    budget: Annotated[str, options.of_study("--budget", metavar="COST=SHARE", help=_BUDGET)] = "clips=0.5"
+    traces: Annotated[Path | None, options.of_output("--traces", metavar="JSONL", help=_TRACES)] = None
+    output: Annotated[list[Path] | None, options.out(metavar="FILE", help=_OUTPUT)] = None
+
+    def run(self) -> int:
+        """See `Command.run`."""
+        cost, share = parse_budget(self.budget)
+        resolved = self.resolved({"decoding.mode": "hybrid"})
+        plan = TuningPlan(parse_gates(self.gates), parse_ks(self.ks), share, resolved.config.judging.seed, cost)
+        files = find_recordings(self.paths, recursive=self.recursive, limit=self.limit)
+        words, table = read_references(self, resolved.config, files)
+        targets = Targets([*files, self.references, self.lexicon, *resolved.reads], overwrite=self.overwrite)
+        targets.refuse("--traces", self.traces, RECORDINGS)
+        config, plot = by_ending(self.output, (CONFIG, PICTURE), targets)
+        again = f"interrupted; run it again to resume from {self.traces}" if self.traces else "interrupted"
+        with display(self, resolved=resolved, references=table, interruption=again) as view:
+            recordings = identified(view, files)
+            clips = _clips(view, recordings)
+            if not clips:
+                return unopened(recordings)
+            require_tunable(resolved.config, len(clips))
+            captioner = load_captioner(resolved.config, view, words, degrades=False)
+            from specdec_cli.tune.recording import StoredRecordings, setup_of
+            from specdec_cli.tune.tuning import config_file
+            from specdec_cli.tune.tuning import tune as tuned
+
+            find = None if table is None else table.find
+            with StoredRecordings(setup_of(captioner), self.traces, overwrite=self.overwrite) as journal:
+                found = tuned(captioner, plan, clips, find, words, journal, view)
+        if table is not None:
+            found = found.model_copy(update={"reference_columns": dict(table.columns)})
+        if config is not None and found.recommended is not None:
+            targets.write(config, config_file(resolved.config, found, captioner.setup.models.weights))
+            found = found.model_copy(update={"output": str(config)})
+        if plot is not None:
+            targets.write(plot, _picture(found, resolved.config.prompt.language, plot))
+        emit(found, tuning_page, json=self.json)
+        if config is not None and found.recommended is None:
+            hint = "Tune on more recordings, allow a larger --budget, or try another --gate."
+            problem = SpecdecError(f"{config} was not written: no setting can be recommended.", hint=hint)
+            print_error(problem, debug=self.debug)
+            return 1
+        return 1 if view.failures else 0
 
 
 def _clips(view: View, recordings: Sequence[InputFile]) -> dict[str, str]:
@@ -108,7 +103,7 @@ def _clips(view: View, recordings: Sequence[InputFile]) -> dict[str, str]:
     return clips
 
 
-def _picture(found: Tuning, language: str, path: Path) -> bytes:
+def _picture(found: "Tuning", language: str, path: Path) -> bytes:
     """The frontier, in the format that a file's name ends in."""
     from specdec_cli.tune.frontier_plot import frontier
 

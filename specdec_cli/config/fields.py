@@ -37,6 +37,17 @@ def _instruction(text: str) -> str:
     return text
 
 
+def _temperature(text: str) -> str:
+    name, separator, value = text.partition("=")
+    try:
+        fits = bool(name.strip() and separator) and 0.05 <= float(value) <= 20.0
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(f"holds {text[:40]!r}, which is not of the form emotion=1.5, with a number from 0.05 to 20")
+    return text
+
+
 def _url(url: str) -> str:
     try:
         parts = urlsplit(url)
@@ -69,6 +80,7 @@ def _moment(value: object) -> object:
 _Text = Annotated[str, StringConstraints(max_length=1 << 20)]  # any bound makes pydantic refuse invalid Unicode
 PlainText = Annotated[_Text, StringConstraints(min_length=1)]
 Texts = Annotated[tuple[PlainText, ...], Field(strict=False)]
+Temperatures = Annotated[tuple[Annotated[PlainText, AfterValidator(_temperature)], ...], Field(strict=False)]
 ModelName = Annotated[PlainText, AfterValidator(_model_name)]
 Instruction = Annotated[_Text, AfterValidator(_instruction)]
 OwnInstruction = Annotated[_Text, AfterValidator(lambda text: text and _instruction(text))]

@@ -20,6 +20,7 @@ from specdec_cli.config.fields import (
     PlainText,
     Section,
     SegmentAt,
+    Temperatures,
     Texts,
     Toggle,
     setting,
@@ -111,7 +112,7 @@ class AudioConfig(Section):
 
 
 class JudgingConfig(Section):
-    """How captions are judged: by `compare`, `tune`, `review` and `calibrate`."""
+    """How captions are judged: by `compare`, `tune` and `review`; and how their classes are."""
 
     seed: int = setting(0, "seed of random draws, such as those of intervals", ge=0)
     unknown_label: Literal["ignore", "refuse"] = setting(
@@ -120,6 +121,15 @@ class JudgingConfig(Section):
     label_codes: PlainText | None = setting(
         None, "corpus whose codes the labels are: MSP-Podcast, EMO-DB, RAVDESS or SAVEE; null: found by the codes"
     )
+    temperatures: Temperatures = setting(
+        (), "temperatures of the probabilities of classes, such as [emotion=1.5], which compare finds; others: shipped"
+    )
+
+    @property
+    def temperature_of(self) -> dict[str, float]:
+        """Attribute -> temperature."""
+        pairs = (text.partition("=") for text in self.temperatures)
+        return {name.strip(): float(value) for name, _, value in pairs}
 
 
 class ServeConfig(Section):

@@ -1,4 +1,4 @@
-"""The pages of a comparison, a tuning, a calibration and a benchmark; each takes a result and a width, cells."""
+"""The pages of a comparison and of a tuning; each takes a result and a width, cells."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from specdec_cli.times import NONE, seconds
 from specdec_cli.types import COSTS, Cost
 
 if TYPE_CHECKING:
-    from specdec_cli.calibrate.fitting import CalibrationFound
     from specdec_cli.evaluate.result import ClipComparison, Comparison
     from specdec_cli.tune.outcomes import Tuning
     from specdec_cli.types import Mode
@@ -162,29 +161,3 @@ def _sentences(found: Tuning) -> Iterator[str | Text]:
     )
     if found.output:
         yield f"Use it: --config {found.output}"
-
-
-def calibration_page(found: CalibrationFound, _: int) -> Iterator[RenderableType]:
-    """How probable the classes are and how often they are right, before and after calibration."""
-    kind = "speakers" if found.by_speaker else "clips"
-    yield from (facts(f"{found.decisions} classes, {found.groups} {kind}"), Text())
-    figures = ("captions", "right", "probability", "ECE", "calibrated", *(f"T {by}" for by in found.models))
-    table = columns("attribute", "mode", *figures, right=figures)
-    for fit in found.fits:
-        fitted = (of.temperatures.get(fit.attribute) for of in found.models.values())
-        table.add_row(
-            Text(clean(fit.attribute)),
-            fit.mode,
-            str(fit.raw.captions),
-            percent(fit.raw.accuracy),
-            percent(fit.raw.probability),
-            share(fit.raw.ece),
-            share(fit.calibrated.ece),
-            *(NONE if temperature is None else f"{temperature:.2f}" for temperature in fitted),
-        )
-    yield from (table, Text())
-    note = (
-        "ECE: expected calibration error, the mean distance of probability and share of right classes, over ten bins. "
-        f"Calibrated: at the temperatures (T) of each model, fitted to other {kind}."
-    )
-    yield Prose(Text(note, DIM), indent=1)

@@ -12,6 +12,7 @@ from io import TextIOWrapper
 from rich.console import Console
 from rich.text import Text
 
+from specdec_cli.config.flags import with_flags
 from specdec_cli.console.cells import Prose
 from specdec_cli.console.theme import BAD, DIM
 from specdec_cli.errors import BROKEN_PIPE_STATUS, SpecdecError
@@ -88,5 +89,5 @@ def print_error(
     if file is not None and clean(file) not in message:
         message = f"{clean(file)}: {message}"
     print_line(console, Text(message), Text("error:", BAD))
-    for number, row in enumerate((error.advice or "").splitlines()):
+    for number, row in enumerate(with_flags(error.hint or "").splitlines()):
         print_line(console, Text(paragraph(row)), Text("     " if number else "hint:", DIM))

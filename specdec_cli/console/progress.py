@@ -15,7 +15,7 @@ from specdec_cli.times import seconds
 from specdec_cli.types import Flag
 
 if TYPE_CHECKING:
-    from specdec_cli.batch.tasks import Progress
+    from specdec_cli.captioning.tasks import Progress
     from specdec_cli.console.view import View
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from specdec_cli.evaluate.calibration import advice
 from specdec_cli.evaluate.costs import costs, measurements
 from specdec_cli.evaluate.headline import headline
 from specdec_cli.evaluate.modes import MODES, richest
@@ -84,6 +85,7 @@ def comparison(
         notes=[
             *counted(filter(None, answers)),
             *in_another_language(answers, language),
+            *advice((clip[richest(modes)], answer) for clip, answer in zip(paired, answers, strict=True)),
             *([SAID] if texts and not described else []),
         ],
         references_found=sum(clip.reference is not None for clip in clips) if references else None,

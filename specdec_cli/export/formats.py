@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, get_args
 
 from specdec_cli.errors import AudioError, ConfigError, WrongFileError
+from specdec_cli.export.endings import PICTURES, SUFFIXES, takes_several
 from specdec_cli.export.folder import Folder, Written, shortened
 from specdec_cli.export.recordings import CaptionedRecording, Stored
 from specdec_cli.journal import StoredLine
 from specdec_cli.targets import STDOUT, Targets, to_stdout
 from specdec_cli.transcript.lines import head_of
-from specdec_cli.types import ExportFormat, PictureFormat
-
-FORMATS: Final[tuple[ExportFormat, ...]] = get_args(ExportFormat)
-PICTURES: Final[tuple[PictureFormat, ...]] = get_args(PictureFormat)
-SUFFIXES: Final[Mapping[ExportFormat, str]] = {name: f".{name}" for name in FORMATS} | {"textgrid": ".TextGrid"}
-"""Format -> ending of its files."""
+from specdec_cli.types import ExportFormat
 
 _Writer = Callable[[CaptionedRecording, Path], str | bytes]
 """From a recording, and the path of the file about it, to the content of that file."""
-
-
-def format_of(target: Path) -> ExportFormat | None:
-    """The format of a file by the ending of its name; None: the ending is of no format."""
-    return next((name for name, suffix in SUFFIXES.items() if target.suffix.lower() == suffix.lower()), None)
-
-
-def takes_several(name: ExportFormat) -> bool:
-    """Whether one file of a format is of several recordings."""
-    return name == "csv"
 
 
 def export(stored: Stored, formats: Sequence[ExportFormat], folder: Path, targets: Targets) -> Written:

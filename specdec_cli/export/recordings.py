@@ -129,6 +129,10 @@ class Stored:
             base = common_folder([os.path.dirname(key.path) for key in runs])
         return cls(transcripts, base, runs, sum(len(runs[key]) < len(found[key]) for key in runs))
 
+    def only(self, keys: Iterable[Key]) -> Stored:
+        """The lines of these clips alone."""
+        return replace(self, runs={key: self.runs[key] for key in keys if key in self.runs})
+
     def __iter__(self) -> Iterator[CaptionedRecording]:
         """The recordings; TranscriptError if a line does not say where its piece is."""
         clips: dict[str, list[Line]] = {}

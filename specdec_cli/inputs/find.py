@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import fnmatch
 import glob
 import os
 import re
@@ -42,7 +41,6 @@ class Paths:
 
     paths: Sequence[str]  # files, folders and patterns (`*`, `?`, `[...]`, `**`), as given
     recursive: bool = False  # whether folders are searched at every depth
-    pattern: str | None = None  # of names in a folder; None: the ending of a recording, and no leading dot
     without: frozenset[str] = frozenset()  # absolute paths that are never recordings, as the run's own output
 
     @property
@@ -95,8 +93,6 @@ class Paths:
         return sorted(name for name in names if os.path.abspath(os.path.join(folder, name)) not in self.without)
 
     def _wanted(self, name: str) -> bool:
-        if self.pattern is not None:
-            return fnmatch.fnmatch(name, self.pattern) and not name.startswith(".specdec-")  # locks and drafts
         return _SOUND.fullmatch(name) is not None
 
 

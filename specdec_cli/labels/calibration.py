@@ -1,21 +1,19 @@
 """Calibration: a temperature per model and attribute, so that of classes given 70%, 70% are right.
 
 A class of probability p gets p^(1/T), scaled so that all classes keep their sum (temperature scaling: Guo et al. 2017).
-T above 1 makes a model that is too sure less so. The likeliest class stays the likeliest. `specdec_cli.calibrate` fits
-temperatures.
+T above 1 makes a model that is too sure less so. The likeliest class stays the likeliest. The mini pair's temperatures
+are shipped; those of a user, in `judging.temperatures`, hold for both models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from specdec_cli.config.fields import setting
-from specdec_cli.errors import ConfigError
-from specdec_cli.labels import Lexicon
 from specdec_cli.regular_files import read_json
 from specdec_cli.types import Decider
 
@@ -38,41 +36,30 @@ class OfModel(FilePart):
 
 
 class CalibrationFile(FilePart):
-    """A calibration file."""
+    """The shipped calibration, which training writes."""
 
     format: Literal["specdec calibration"] = "specdec calibration"
     version: Literal[1] = 1
     models: dict[Decider, OfModel]
     fitted_on: dict[str, Any] = Field(description="clips, speakers and measured figures, for people")
-    mark: str | None = setting(None, "by which `specdec calibrate` knows the file as its own")
 
 
-class Labelling(NamedTuple):
-    """What transcripts are labelled with; see `Captioner.labelled`."""
-
-    lexicon: Lexicon
-    calibration: CalibrationFile | None = None
-
-
-def read_calibration(path: Path) -> CalibrationFile:
-    """The calibration file at `path`; ConfigError if it cannot be read, or is none of this version."""
-    return read_json(path, CalibrationFile, "calibration file", "specdec calibrate --output FILE writes one.")
+@cache
+def shipped() -> CalibrationFile:
+    """The calibration of the mini pair."""
+    return read_json(SHIPPED, CalibrationFile, "calibration file", "Install specdec again.")
 
 
-def calibration_for(weights: Mapping[str, str | None], chosen: CalibrationFile | None) -> Calibration | None:
-    """The calibration of the models of a run, by the fingerprints of their weights; None if there is none.
+def calibration_for(weights: Mapping[str, str | None], own: Mapping[str, float]) -> Calibration:
+    """The temperatures for the models of a run.
 
-    `chosen` is the user's; None: the shipped one, if it is theirs.
-
-    Raises:
-        ConfigError: the chosen one is of other weights.
+    Args:
+        weights: fingerprint of each model's files.
+        own: attribute -> temperature of the user, which holds for both models.
     """
-    models = (chosen or read_calibration(SHIPPED)).models
-    found = {role: model.temperatures for role, model in models.items() if weights.get(role) == model.weights}
-    if chosen is not None and not found:
-        message = "The calibration was fitted to other weights than those of the loaded models."
-        raise ConfigError(message, hint="Fit one to transcripts of this pair: specdec calibrate")
-    return found or None
+    known = {role: model.temperatures for role, model in shipped().models.items() if weights.get(role) == model.weights}
+    roles: tuple[Decider, ...] = ("edge", "cloud")
+    return {role: {**known.get(role, {}), **own} for role in roles}
 
 
 def sharpened(classes: Mapping[str, float], power: float) -> dict[str, float]:

@@ -116,7 +116,7 @@ def read_pieces(
             found[piece.line.key, run.start_s, run.end_s, run.channel, made_by] = ReviewItem(run, labels, {}, claims)
     if not found:
         message = f"{', '.join(map(str, paths))} holds no caption."
-        raise WrongFileError(message, hint="Caption recordings first: specdec batch --labels")
+        raise WrongFileError(message, hint="Caption recordings first: specdec batch RECORDINGS -o captions.jsonl")
     items = list(found.values())
     if references is not None:
         references.require_some([item.run.file for item in items])

@@ -35,15 +35,14 @@ class Terms:
     edge: str | None  # name of the model; None if the mode does not use it
     cloud: str | None
     mode: Mode | None = None  # None: not compared
-    labels: bool | None = None  # whether transcripts have them; None: not compared
 
     @classmethod
-    def of(cls, config: Config, lexicon: Lexicon, labels: bool | None = None) -> Terms:
+    def of(cls, config: Config, lexicon: Lexicon) -> Terms:
         """The terms of a run with `config`; `lexicon` and errors as in `recorded_settings`."""
         edge = config.edge.model if config.edge is not None and "edge" in config.models else None
         cloud = config.cloud.label if config.cloud is not None and "cloud" in config.models else None
         prompt, settings = (config.prompt.language, config.instruction()), recorded_settings(config, lexicon)
-        return cls(*prompt, settings, edge, cloud, config.decoding.mode, labels)
+        return cls(*prompt, settings, edge, cloud, config.decoding.mode)
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
         """The transcript of a recording that fails before a model reads it."""
@@ -55,8 +54,6 @@ class Terms:
     def changes(self, head: TranscriptHead) -> Iterator[Change]:
         """Yields every model and setting of a transcript that differs. A transcript of a failure may name no models."""
         made: dict[str, object] = {name: getattr(head, name) for name in ("mode", "language", "prompt")}
-        if head.caption is not None:
-            made["labels"] = head.labels is not None
         known = {name: now for name in made if (now := getattr(self, name)) is not None}
         yield from differing({name: made[name] for name in known}, known)
         if head.models.names:

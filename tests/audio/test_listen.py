@@ -32,7 +32,7 @@ def microphone(tmp_path, monkeypatch) -> Path:
 
 def test_a_caption_per_utterance_until_ctrl_c(specdec):
     output = Path("talk.jsonl")
-    outcome = specdec("listen", *QUICK, "-o", output, "--measure", "--labels", ends=0)
+    outcome = specdec("listen", *QUICK, "-o", output, ends=0)
     lines = list(read_transcripts(output))
     assert outcome.lines == [f"{line.start_s:.2f}\t{line.end_s:.2f}\t{line.caption}" for line in lines]
     for number, line in enumerate(lines):

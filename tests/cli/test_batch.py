@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.batch.output_file import Output
 from specdec_cli.captioner import Captioner
+from specdec_cli.captioning.output_file import Output
 from specdec_cli.transcript import Transcript
 from tests.cli.harness import QUICK, Outcome, telling
 from tests.mini_pair import captioner, write_voice
@@ -55,7 +55,6 @@ def by_name(output: Path, folder: Path) -> dict[str, Transcript]:
     ids=" ".join,
 )
 def test_transcripts_are_those_of_the_single_command(batch, specdec, clips, flags):
-    flags = (*flags, "--labels")
     size = ("--batch-size", "1", "--set", "runtime.workers=1") if "0.1" in flags else ("--set", "runtime.workers=3")
     assert batch(clips, "-r", *flags, *size).code == 0
     together = by_name(OUTPUT, clips)
@@ -75,15 +74,15 @@ def test_captions_that_contradict_the_sound_are_marked_in_lines_and_exports(batc
     lexicon.write_text(
         json.dumps({"schema": 1, "extends": "default", "attributes": {"rate": {"measured": [words]}}}), "utf-8"
     )
-    asked = ("--threshold", "9", "--lexicon", lexicon, "--export", "csv,textgrid", "--export-dir", "texts")
+    asked = ("--threshold", "9", "--lexicon", lexicon, "--export", "csv,textgrid")
     assert batch(clips / "ann", *asked).code == 0
     lines = by_name(OUTPUT, clips / "ann")
     assert len(lines) == 2
     for name, line in lines.items():
         assert line.agrees["rate"] is False
         assert "contradicts" in line.flags
-        assert '"contradicts"' in (Path("texts") / name).with_suffix(".TextGrid").read_text("utf-8")
-    assert Path("texts/out.csv").read_text("utf-8").count("contradicts") == 2
+        assert '"contradicts"' in (Path("out-export") / name).with_suffix(".TextGrid").read_text("utf-8")
+    assert Path("out-export/out.csv").read_text("utf-8").count("contradicts") == 2
 
 
 def test_a_manifest_brings_ids_languages_and_prompts(batch, clips):
@@ -98,7 +97,7 @@ def test_a_manifest_brings_ids_languages_and_prompts(batch, clips):
     ]
     manifest.write_text("\n".join("\t".join(row) for row in rows), "utf-8")
     asked = ("--manifest", manifest, "--mode", "edge")
-    assert batch(*asked, "--export", "srt", "--export-dir", "texts").code == 1
+    assert batch(*asked, "--export", "srt").code == 1
     lines = {line.id: line for line in read_transcripts(OUTPUT)}
     assert set(lines) == {"a-zh", "a-en", "b/1", "gone"}
     for id_, settings in (
@@ -108,7 +107,7 @@ def test_a_manifest_brings_ids_languages_and_prompts(batch, clips):
     ):
         expected = captioner(decoding__mode="edge", **settings).caption(lines[id_].file)
         assert (lines[id_].caption, lines[id_].prompt) == (expected.caption, expected.prompt), id_
-    assert sorted(path.read_text("utf-8").count(" --> ") for path in Path("texts").rglob("*.srt")) == [1, 2]
+    assert sorted(path.read_text("utf-8").count(" --> ") for path in Path("out-export").rglob("*.srt")) == [1, 2]
     assert "0 captioned  1 failed  3 done before" in batch(*asked).err
     write_voice(none, 5)
     assert batch("--retry-failed", "--mode", "edge").code == 0

@@ -16,6 +16,7 @@ from specdec_cli.journal import Journal
 from specdec_cli.run import Run
 from specdec_cli.targets import writing
 from specdec_cli.transcript import Transcript, json_schema
+from tests.cli.harness import QUICK
 from tests.mini_pair import RATE, captioner, mini_pair, voice
 from tests.transcript.lines import read_transcripts
 
@@ -208,10 +209,30 @@ def edge_here(specdec, monkeypatch) -> None:
     ids=repr,
 )
 def test_where_the_edge_may_write_alone_an_unreachable_cloud_is_a_warning(specdec, edge_here, recordings, given):
-    outcome = specdec("caption", recordings[0], *UNREACHABLE, *given, "--json", ends=0)
+    outcome = specdec("caption", recordings[0], *UNREACHABLE, *given, "--json", ends=0 if "never" in given else 3)
     found = Transcript.from_json(outcome.out)
     assert found.warnings == ("no answer at the start: http://127.0.0.1:9: All connection attempts failed",)
     assert (found.degraded is not None) == ("never" not in given)
+
+
+@pytest.mark.parametrize("command", ["caption", "batch"])
+@pytest.mark.parametrize(("answered", "code"), [(True, 4), (False, 3)])
+def test_degraded_captions_have_an_exit_code_of_their_own_unless_the_cloud_never_answered(
+    specdec, recordings, monkeypatch, command, answered, code
+):
+    finish = Run.finish
+
+    def failing(self: Run, *given: object) -> Transcript:
+        made = finish(self, *given)
+        first = "voice 0" in made.file
+        rounds = tuple(
+            each.model_copy(update={"verify_ms": 1.0 if answered and first else None}) for each in made.rounds
+        )
+        return made.model_copy(update={"degraded": None if first else "the cloud failed", "rounds": rounds})
+
+    monkeypatch.setattr(Run, "finish", failing)
+    outcome = specdec(command, *recordings[:2], "-o", "o.jsonl", "-q", *QUICK)
+    assert outcome.code == code, outcome.err
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.batch.tasks import Outcome, Progress
 from specdec_cli.captioner import Captioner
-from specdec_cli.cli.captioning import command_line
+from specdec_cli.captioning.tasks import Outcome, Progress
+from specdec_cli.cli.captions import command_line
 from specdec_cli.console.progress import show_counts, show_warnings
 from specdec_cli.console.view import View
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript import Transcript
-from tests.batch.lines import good_line
+from tests.captioning.lines import good_line
 from tests.cli.harness import QUICK
 from tests.cli.harness import Outcome as Ended
 from tests.console.screens import Screen
@@ -183,19 +183,20 @@ def test_where_nothing_can_be_opened_nothing_is_loaded_or_written(run, names, co
 def test_patterns_and_exports_that_mirror_the_folders(run, clips):
     break_file(clips / "bob" / "1.wav")
     for _ in range(2):  # the second run has nothing to caption and exports all the same
-        assert run(clips, "-r", "--glob", "[12].*", "--export", "csv,srt,eaf", "--export-dir", "texts").code == 1
+        assert run(f"{clips}/**/[12].*", "--export", "csv,srt,eaf").code == 1
         lines = by_name(clips)
-        with Path("texts/out.csv").open(encoding="utf-8-sig", newline="") as file:  # begins with a byte order mark
+        with Path("out-export/out.csv").open(encoding="utf-8-sig", newline="") as file:  # begins with a byte order mark
             rows = {row["name"]: row for row in csv.DictReader(file)}
         assert list(rows) == ["ann/1.wav", "ann/2.wav", "bob/1.wav", "bob/2.flac"]  # in the order of the input
         assert rows["bob/1.wav"]["error"].startswith("AudioDecodeError: ")
         assert all(rows[name]["caption"] == (line.caption or "") for name, line in lines.items())
         good = {str(Path(name).with_suffix("")): line.caption for name, line in lines.items() if line.caption}
-        found = {str(path.relative_to("texts")): path.read_text("utf-8") for path in Path("texts").rglob("*.srt")}
-        assert found.keys() == {f"{name}.srt" for name in good}
+        folder = Path("out-export")
+        found = {str(path.relative_to(folder)): path.read_text("utf-8") for path in folder.rglob("*.srt")}
         assert all(caption in found[f"{name}.srt"].replace("\n", " ") for name, caption in good.items())
-        assert {str(path.relative_to("texts")) for path in Path("texts").rglob("*.eaf")} == {f"{n}.eaf" for n in good}
-        shutil.rmtree("texts")
+        assert {str(path.relative_to(folder)) for path in folder.rglob("*.eaf")} == {f"{n}.eaf" for n in good}
+        assert len(found) == len(good)
+        shutil.rmtree(folder)
 
 
 def test_what_has_nothing_to_describe_is_exported_and_not_tried_again(run):
@@ -267,7 +268,7 @@ def test_the_pace_counts_from_when_models_are_loaded(run, clips, monkeypatch):
         loaded.append(time.monotonic())
         return found
 
-    monkeypatch.setattr("specdec_cli.cli.captioning.Progress", counts)
+    monkeypatch.setattr("specdec_cli.captioning.run.Progress", counts)
     monkeypatch.setattr(Captioner, "load", slowly)
     assert run(clips / "ann").code == 0
     assert (len(made), len(loaded)) == (1, 1)

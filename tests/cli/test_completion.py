@@ -7,7 +7,7 @@ import pytest
 from specdec_cli.cli import main
 
 WORDS = [
-    ("specdec ca", {"calibrate", "caption"}),
+    ("specdec ca", {"caption"}),
     ("specdec config ", {"show"}),
     ("specdec caption --mode l", {"lossless"}),
     ("specdec caption --gate log", {"logprob"}),

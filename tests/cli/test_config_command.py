@@ -9,7 +9,7 @@ from specdec_cli.config import SETTINGS, load_config, shipped_configs
 
 @pytest.mark.parametrize("name", ["mini", "qwen2.5-omni"])
 def test_a_shipped_config_is_valid_and_its_yaml_loads_back(specdec, tmp_path, name):
-    shown = specdec("config", "show", "-c", name, "--yaml", "--set", "decoding.k=9", "--set", "prompt.system=快吗：no?")
+    shown = specdec("config", "show", "-c", name, "--yaml", "-k", "9", "--set", "prompt.system=快吗：no?")
     assert (shown.code, shown.err) == (0, "")
     path = tmp_path / "shown.yaml"
     path.write_text(shown.out, "utf-8")
@@ -22,7 +22,7 @@ def test_a_shipped_config_is_valid_and_its_yaml_loads_back(specdec, tmp_path, na
 
 def test_show_lists_settings_with_their_values_and_origins(specdec, monkeypatch):
     monkeypatch.setenv("SPECDEC_GATE__THRESHOLD", "0.25")
-    given = ("config", "show", "--set", "decoding.k=9")
+    given = ("config", "show", "-k", "9")
     every, chosen = (
         {line.split()[0]: line.split()[1:] for line in specdec(*given, *more).lines} for more in (["--all"], [])
     )

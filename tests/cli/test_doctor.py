@@ -42,7 +42,7 @@ def really_loading(specdec, monkeypatch) -> Specdec:
 def failing(outcome: Outcome) -> dict[str, str]:
     """The checks that failed, once it is clear that the command says so."""
     failed = {name: detail for name, (status, detail) in rows(outcome).items() if status == "fail"}
-    assert outcome.code == (1 if failed else 0)
+    assert outcome.code == (3 if failed else 0)
     assert "Traceback" not in outcome.out + outcome.err
     return failed
 
@@ -82,7 +82,7 @@ def test_models_that_do_not_fit_are_told_with_what_would(specdec, monkeypatch):
             ("--set", "gate.name=entropy", "--set", "gate.threshold=0.4"),
             "entropy, threshold 0.4, whole captions drafted",
         ),
-        (("--set", "decoding.k=3"), "class-entropy, threshold 1.04, k 3"),
+        (("-k", "3"), "class-entropy, threshold 1.04, k 3"),
     ],
 )
 def test_the_gate_is_described_as_it_works(specdec, arguments, said):

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -59,20 +60,32 @@ def test_what_needs_no_model_loads_nothing_heavy_and_help_takes_a_quarter_of_a_s
 
 
 def test_help_is_there_for_every_command(specdec):
-    listed = re.findall(r"^  ([a-z]+)  ", specdec("--help").out.split("Commands:")[1], re.MULTILINE)
-    assert set(COMMANDS) == set(listed)
-    for command in listed:
+    parts = re.split(r"^(?=[A-Z][a-z ]+:$)", specdec("--help").out, flags=re.MULTILINE)
+    listed = [re.findall(r"^  ([a-z]+)  ", part, re.MULTILINE) for part in parts]
+    groups = ["caption batch listen", "compare tune", "export review", "serve doctor config"]
+    assert [" ".join(names) for names in listed if names] == groups
+    assert [*COMMANDS] == [*chain.from_iterable(listed)]
+    for command in COMMANDS:
         outcome = specdec(command, "--help", ends=0)
         assert outcome.out.startswith(f"Usage: specdec {command}")
         assert outcome.err == ""
         assert max(map(len, outcome.lines)) <= 80
     shown = " ".join(specdec("-h").out.split())
     assert shown == " ".join(specdec("--help").out.split())
-    assert list(EXIT_CODES) == [0, 1, 2, 3, 130, 141, 143]
+    assert list(EXIT_CODES) == [0, 1, 2, 3, 4, 130, 141, 143]
     assert all(f"{code} {meaning}" in shown for code, meaning in EXIT_CODES.items())
     page = (Path(__file__).parents[2] / "docs" / "exit-codes.md").read_text("utf-8")
     rows = re.findall(r"^\| (\d+) \| (.*?)(?: \(.*\))? \|$", page, re.MULTILINE)
     assert {int(code): meaning for code, meaning in rows} == EXIT_CODES
+
+
+def test_help_of_a_command_is_at_most_60_lines_of_100_characters_with_three_examples(specdec, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    for command in COMMANDS:
+        lines = specdec(command, *(["show"] if command == "config" else []), "--help", ends=0).lines
+        assert len(lines) <= 60, command
+        assert max(map(len, lines)) <= 100, command
+        assert len(lines) - [line.strip() for line in lines].index("Examples:") == 4, command
 
 
 def test_every_example_is_a_command_line_that_is_taken():

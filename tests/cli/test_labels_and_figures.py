@@ -1,6 +1,8 @@
-"""`--labels` and `--measure`: classes and figures in transcripts, tables and the log, and nowhere else."""
+"""Classes and figures: in every transcript and table."""
 
+import csv
 import json
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -12,7 +14,7 @@ FIGURES = {"f0_median_hz", "f0_range_st", "level_dbfs", "level_relative_db", "ra
 
 
 def test_figures_and_what_agrees_stand_in_the_transcript(specdec, recordings):
-    outcome = specdec("caption", "--json", "--measure", "--labels", "-l", "en", recordings[0])
+    outcome = specdec("caption", "--json", "-l", "en", recordings[0])
     line = json.loads(outcome.out)
     jsonschema.Draft202012Validator(json_schema()).validate(line)
     assert line["labels"] == Lexicon.load().labels(line["caption"], "en")
@@ -21,11 +23,6 @@ def test_figures_and_what_agrees_stand_in_the_transcript(specdec, recordings):
     assert line["measured"]["level_relative_db"] is None
     assert line["agrees"].keys() == {"rate", "pitch", "range", "volume", "pauses"}
     assert {line["labels"][name] is None for name, fits in line["agrees"].items() if fits is None} <= {True}
-    alone = json.loads(specdec("caption", "--json", "--measure", recordings[0]).out)
-    assert alone["measured"] == line["measured"]
-    assert alone["agrees"] == line["agrees"]
-    plain = json.loads(specdec("caption", "--json", recordings[0]).out)
-    assert (plain["measured"], plain["agrees"]) == (alone["measured"], alone["agrees"])
     off = json.loads(specdec("caption", "--json", "--set", "decoding.sound=[]", recordings[0]).out)
     assert off["measured"] == line["measured"]
 
@@ -36,7 +33,21 @@ def test_captions_of_another_sound_are_not_mixed(specdec, recordings):
     assert specdec(*command).code == 0
     mixed = specdec(*command, "--set", "decoding.sound=[pitch]")
     assert mixed.code == 2
-    assert "sound was [rate, pitch, range, volume, pauses] and is [pitch]" in mixed.err
+    assert "sound was ['rate', 'pitch', 'range', 'volume', 'pauses'] and is ['pitch']" in mixed.err
     unknown = specdec(*command, "--set", "decoding.sound=[mood]")
     assert unknown.code == 2
     assert "for which the lexicon has no limits" in unknown.err
+
+
+def test_lines_that_an_earlier_version_made_without_classes_and_figures_are_resumed(specdec, recordings):
+    assert specdec("batch", *recordings[:2], "-o", "out.jsonl", "-q").code == 0
+    lines = [json.loads(line) for line in Path("out.jsonl").read_text("utf-8").splitlines()]
+    for name in ("labels", "emotions", "scores", "needs_review", "measured", "agrees"):
+        lines[0].pop(name, None)
+    Path("out.jsonl").write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines), "utf-8")
+    outcome = specdec("batch", *recordings, "-o", "out.jsonl", "-q", "--export", "csv")
+    assert outcome.code == 0, outcome.err
+    with Path("out-export/out.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [bool(row["label_rate"]) for row in rows] == [True] * len(recordings)
+    assert [bool(row["measured_level_dbfs"]) for row in rows] == [False, *[True] * (len(recordings) - 1)]

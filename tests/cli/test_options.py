@@ -7,8 +7,8 @@ import pytest
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.cli.app import load
-from specdec_cli.cli.options import FLAG_NAMES
 from specdec_cli.config import SETTINGS, Config
+from specdec_cli.config import flags as known
 from specdec_cli.errors import CheckpointError
 
 FLAGS: list[tuple[list[str], str, object]] = [
@@ -36,10 +36,8 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["--end", "01:00:00.5"], "audio.end_s", 3600.5),
     (["--channel", "each"], "audio.channel", "each"),
     (["--channel", "2"], "audio.channel", 2),
-    (["--track", "3"], "audio.track", 3),
-    (["--max-new-tokens", "5"], "decoding.max_new_tokens", 5),
+    (["--set", "judging.temperatures=[emotion=1.5]"], "judging.temperatures", ("emotion=1.5",)),
     (["--strict"], "audio.strict", True),
-    (["-k", "3", "--set", "decoding.k=4"], "decoding.k", 4),
     (["--set", "prompt.force=true", "--set", "prompt.instruction=a: b, c=d"], "prompt.instruction", "a: b, c=d"),
     (["--mode", "edge", "--set", "cloud=null"], "cloud", None),
     (["--config", "mini", "-k", "2"], "decoding.k", 2),
@@ -78,11 +76,23 @@ def test_a_flag_reaches_its_setting(config_of, arguments, name, value):
 
 
 def test_every_flag_is_tried_and_sets_what_exists():
-    tried = {argument[:2] if argument.startswith("-k") else argument for flags, _, _ in FLAGS for argument in flags}
-    tried = {argument.partition("=")[0] for argument in tried}
+    tried = {argument.partition("=")[0] for flags, _, _ in FLAGS for argument in flags}
     taken = {flag for parameter in load("caption").params for flag in parameter.opts}
-    assert taken & set(FLAG_NAMES.values()) <= tried
-    assert set(FLAG_NAMES) <= set(SETTINGS)
+    assert taken & set(known.FLAGS.values()) <= tried
+    assert set(known.FLAGS) <= set(SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--mode", "edge", "--set", "decoding.mode=cloud"), "decoding.mode is given by --mode and --set"),
+        (("--set", "decoding.k=2", "--set", "decoding.k=3"), "decoding.k is given by --set twice"),
+        (("--style", "concise", "--prompt", "mine"), "prompt.instruction is given by --style and --prompt"),
+    ],
+)
+def test_a_setting_is_given_once(specdec, given, said):
+    outcome = specdec("caption", "a.wav", *given, loads=False)
+    assert (outcome.code, said in outcome.err) == (2, True), outcome.err
 
 
 def test_a_setting_of_another_command_is_refused(specdec):

@@ -41,12 +41,16 @@ def test_the_ending_says_what_is_written(run, specdec, clip):
             specdec("export", "t.jsonl", "-o", f"e/0.{ending}")
             assert text == Path(f"e/0.{ending}").read_text("utf-8")
     assert not list(Path("tmp").iterdir())
+    assert Path("0.jsonl").is_file()
 
 
 def test_an_export_is_replaced_until_somebody_edits_it_and_then_by_consent(run, clip):
-    for language in ("zh", "en"):
-        assert run(clip, "-o", "0.vtt", "-l", language).code == 0
-    assert Path("0.vtt").read_text("utf-8").isascii()
+    assert run(clip, "-o", "0.vtt", "-l", "zh").code == 0
+    assert run(clip, "-o", "0.vtt", "-l", "en", "--overwrite").code == 0
+    before = Path("0.vtt").read_text("utf-8")
+    assert before.isascii()
+    assert run(clip, "-o", "0.vtt", "-l", "en").code == 0  # there is nothing to caption, and the export is its own
+    assert Path("0.vtt").read_text("utf-8") == before
     Path("0.vtt").write_text("mine")
     refused = run(clip, "-o", "0.vtt", loads=False)
     assert (refused.code, "specdec did not write it, or it was edited since" in refused.err) == (2, True)
@@ -60,9 +64,8 @@ def test_an_export_is_replaced_until_somebody_edits_it_and_then_by_consent(run, 
     [
         (("0.wav", "-o", "x.docx"), "Name it x.jsonl for transcripts, or after an export: .csv, .textgrid, .eaf, .srt"),
         (("0.wav", "-o", "x"), "has no ending of a format"),
-        (("0.wav", "1.wav", "-o", "x.srt"), "--output FILE.jsonl --export srt"),
-        (("0.wav", "-o", "x.csv", "--retry-failed"), "is an export, which no run resumes"),
-        (("0.wav", "-o", "x.csv", "--export", "srt"), "--export reads transcripts"),
+        (("0.wav", "1.wav", "-o", "x.srt"), "-o FILE.jsonl --export srt"),
+        (("0.wav", "-o", "x.csv", "--retry-failed"), "there is no file x.jsonl to resume"),
         (("0.wav", "-o", "none/x.csv"), "cannot be written"),
     ],
 )
@@ -86,17 +89,36 @@ def test_several_recordings_and_one_that_is_broken(run, clip):
 def test_captions_are_kept_where_the_export_cannot_be_written(run, specdec, clip, monkeypatch):
     full = Written(0, [TranscriptError("0.srt cannot be written: No space left on device.")])
     with monkeypatch.context() as patched:
-        patched.setattr("specdec_cli.cli.outputs.export_file", lambda *_, **__: full)
+        patched.setattr("specdec_cli.export.formats.export_file", lambda *_, **__: full)
         outcome = run(clip, "-o", "0.srt")
-    assert (outcome.code, "No space left" in outcome.err) == (3, True)
-    (kept,) = Path("tmp").rglob("0.jsonl")
-    assert str(kept.absolute()) in outcome.err.replace("\n", "")
-    assert specdec("export", kept, "-o", "0.srt").code == 0
+    assert (outcome.code, "No space left" in outcome.err) == (1, True)
+    assert specdec("export", "0.jsonl", "-o", "0.srt").code == 0
+
+
+def test_a_long_batch_keeps_its_captions_beside_the_export_from_the_first_one_on(specdec, clip, monkeypatch):
+    """What a killed run leaves: transcripts, which the same command goes on from."""
+    from specdec_cli.captioning.output_file import Output
+
+    write_voice(clip.with_name("1.wav"), 1, 0.4)
+    real = Output.add
+
+    def killed(self: Output, *given: object) -> None:
+        real(self, *given)
+        raise SystemExit(137)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Output, "add", killed)
+        patched.setattr("specdec_cli.cli.outputs.Outputs.write", lambda *_: True)
+        assert specdec("batch", "0.wav", "1.wav", *QUICK, "-o", "all.csv").code == 137
+    assert (Path("all.jsonl").read_text("utf-8").count("\n"), Path("all.csv").exists()) == (1, False)
+    outcome = specdec("batch", "0.wav", "1.wav", *QUICK, "-o", "all.csv")
+    assert (outcome.code, "1 done before" in outcome.err) == (0, True), outcome.err
+    assert Path("all.csv").read_text("utf-8").count("\n") == 3
 
 
 def test_what_was_captioned_until_ctrl_c_is_exported(run, clip, monkeypatch):
     write_voice(clip.with_name("1.wav"), 1, 0.4)
-    from specdec_cli.batch.output_file import Output
+    from specdec_cli.captioning.output_file import Output
 
     real = Output.add
 

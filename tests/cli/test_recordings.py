@@ -64,7 +64,7 @@ def test_what_is_longer_than_the_window_is_cut_and_what_fits_is_not(run):
 def test_the_line_that_completes_a_recording_says_what_it_is_as_a_whole(run):
     cuts = ("start_s,end_s,speaker", "0.7,1.5,ann", "2.2,3.0,bob", "3.7,4.5,ann", "5.2,6.0,")
     Path("cuts.csv").write_text("\n".join(cuts))
-    asked = ("caption", "talk.wav", "--segment", "cuts.csv", "--labels", "-o", "o.jsonl")
+    asked = ("caption", "talk.wav", "--segment", "cuts.csv", "-o", "o.jsonl")
     outcome = run(*asked)
     found = lines()
     (whole,) = [line.whole for line in found if line.whole is not None]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.batch.lines import good_line
+from tests.captioning.lines import good_line
 from tests.export.lines import piece
 from tests.mini_pair import write_voice
 
@@ -14,7 +14,7 @@ Row = tuple[str, str | tuple[str, ...]]
 
 MISUSED: list[Row] = [
     ("caption", "No recordings are named."),
-    ("caption -k", "-k"),
+    ("caption --gate", "--gate"),
     ("captions a.wav", "caption"),
     ("config shows", "show"),
     ("--nothing", "--nothing"),
@@ -75,8 +75,6 @@ OUTPUTS: list[Row] = [
     ("caption a.wav --set decoding.stop_strings=5", "decoding.stop_strings takes a list of texts, not 5"),
     ("config show -c deep.yaml", "deep.yaml: not valid YAML"),
     ("caption a.wav -o o.jsonl --export praat", "--export: there is no format 'praat'"),
-    ("batch a.wav -o o.jsonl --export-dir x", "--export-dir needs --export"),
-    ("batch a.wav -o o.jsonl --export srt --export-dir a.wav", "a.wav is not a folder"),
     ("export captions.jsonl", "Neither --to nor the ending of --output names a format"),
     ("export captions.jsonl --to srt,vtt -o x.srt", "is one file, and --to srt,vtt is more"),
     ("export captions.jsonl --to srt -o captions.jsonl", "captions.jsonl is not a folder"),

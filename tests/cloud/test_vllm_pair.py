@@ -22,8 +22,8 @@ import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from specdec_cli.batch.local import Pace
 from specdec_cli.captioner import Captioner
+from specdec_cli.captioning.local import Pace
 from specdec_cli.cloud.remote import Call
 from specdec_cli.cloud.vllm import Vllm, VllmDrafter
 from specdec_cli.cloud.vllm_protocol import GENERATE, Likely

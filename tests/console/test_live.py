@@ -6,7 +6,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from specdec_cli.batch.tasks import Progress
+from specdec_cli.captioning.tasks import Progress
 from specdec_cli.console.progress import show_totals
 from specdec_cli.console.view import View
 from specdec_cli.errors import AudioContentError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.batch.tasks import LISTED, Progress
+from specdec_cli.captioning.tasks import LISTED, Progress
 from specdec_cli.console.progress import show_counts, show_failures, show_totals
 from specdec_cli.console.view import View
 from specdec_cli.errors import AudioDecodeError

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from specdec_cli.console.plain import print_error
 from specdec_cli.console.tables import ONE_LINE, config_page, doctor_page, print_page
-from specdec_cli.errors import FLAGS, AudioContentError, CheckpointError
+from specdec_cli.errors import AudioContentError, CheckpointError
 from tests.console.screens import Screen
 
 ROWS: list[tuple[str, object, str]] = [
@@ -72,8 +72,7 @@ def test_an_error_is_a_sentence_and_a_hint():
     assert wrapped.lines[1].startswith("       ")
 
 
-def test_a_hint_names_the_options_of_settings(monkeypatch):
-    monkeypatch.setitem(FLAGS, "audio.segment", "--segment")
+def test_a_hint_names_the_options_of_settings():
     screen = Screen(40)
     print_error(AudioContentError("too long", hint="Lower audio.segment or decoding.loop_top_k."), console=screen)
     assert screen.lines[1] == "hint: Lower audio.segment (--segment) or decoding.loop_top_k."

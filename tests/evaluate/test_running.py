@@ -84,7 +84,7 @@ def test_a_journal_knows_what_is_done(tmp_path):
 
 
 def test_changed_settings_are_named_and_refused(tmp_path):
-    """Which changes count is in `tests.batch.test_output`."""
+    """Which changes count is in `tests.captioning.test_output`."""
     path = tmp_path / "t.jsonl"
     append_transcript(path, made("a", "hybrid", settings={"threshold": 0.6}))
     before, error = path.read_bytes(), refused(lambda: reopened(path))

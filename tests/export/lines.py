@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.batch.lines import good_line
+from tests.captioning.lines import good_line
 
 HOSTILE = '她说："高兴"：\n快 --> 慢 <b>&amp; {\\i1} \x07\x85'
 """Quotes, a colon, a newline, an arrow, markup of several formats, control characters, and Chinese."""

@@ -8,7 +8,7 @@ from specdec_cli.config import load_config
 from specdec_cli.decoding.block import Block
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.recordings import details
-from specdec_cli.labels.calibration import CalibrationFile, Labelling, OfModel, sharpened
+from specdec_cli.labels.calibration import calibration_for, sharpened, shipped
 from specdec_cli.labels.probabilities import KEPT, needs_review
 from specdec_cli.transcript.records import ClassScores, Transcript
 from specdec_cli.transcript.round import Round
@@ -19,8 +19,8 @@ from tests.tiers import few
 LEXICON = Lexicon.load()
 
 
-def scored(use: Captioner, seed: int = 0, calibration: CalibrationFile | None = None) -> Transcript:
-    return use.labelled(LEXICON, calibration).run_samples(voice(seed), RATE).finish()
+def scored(use: Captioner, seed: int = 0) -> Transcript:
+    return use.labelled(LEXICON).run_samples(voice(seed), RATE).finish()
 
 
 def of(**classes: float) -> ClassScores:
@@ -108,20 +108,20 @@ def test_a_remote_cloud_tells_the_same():
         assert scores.classes == pytest.approx(here.scores[name].classes, abs=0.02)  # features cross in float16
 
 
-def test_a_calibration_holds_for_its_weights_alone():
-    use = captioner(decoding__mode="edge")
-    weights = use.setup.models.weights["edge"] or ""
-    ours, other = (
-        CalibrationFile(models={"edge": OfModel(weights=name, temperatures={"voice": 2.0})}, fitted_on={})
-        for name in (weights, "sha256:0")
-    )
-    made, raw = scored(use, calibration=ours), scored(use, calibration=None)
+def test_the_shipped_temperatures_are_of_their_weights_alone_and_those_of_a_user_of_both_models():
+    weights = captioner(decoding__mode="edge").setup.models.weights["edge"] or ""
+    known = calibration_for({"edge": weights, "cloud": "sha256:0"}, {"emotion": 3.0})
+    assert known["edge"] == shipped().models["edge"].temperatures | {"emotion": 3.0}
+    assert known["cloud"] == {"emotion": 3.0}
+
+
+def test_temperatures_of_a_user_replace_the_shipped_ones():
+    made = scored(captioner(decoding__mode="edge", judging__temperatures=("voice=2.0",)))
+    raw = scored(captioner(decoding__mode="edge"))
     assert made.scores["voice"].temperature == 2.0
-    assert made.scores["rate"].temperature is None
-    assert made.scores["rate"].classes == raw.scores["rate"].classes or raw.scores["rate"].temperature is not None
-    with pytest.raises(ConfigError, match="other weights"):
-        use.labelled(LEXICON, other)
-    assert Labelling(LEXICON).calibration is None
+    assert made.scores["rate"] == raw.scores["rate"]
+    with pytest.raises(ConfigError, match="no attribute 'mood'"):
+        captioner(decoding__mode="edge", judging__temperatures=("mood=2",)).labelled(LEXICON)
 
 
 def test_drawn_texts_are_not_calibrated():
@@ -154,11 +154,8 @@ def test_doubt(labels, scores, doubtful):
 
 
 def test_a_variant_keeps_the_calibration():
-    use = captioner(decoding__mode="edge")
-    weights = use.setup.models.weights["edge"] or ""
-    ours = CalibrationFile(models={"edge": OfModel(weights=weights, temperatures={"voice": 2.0})}, fitted_on={})
-    drawn = captioner(decoding__mode="edge", decoding__temperature=0.5).labelled(LEXICON, ours)
-    back = drawn.variant(use.config)
+    own = {"decoding__mode": "edge", "judging__temperatures": ("voice=2.0",)}
+    use, drawn = (captioner(**own, decoding__temperature=t).labelled(LEXICON) for t in (0.0, 0.5))
     assert drawn.setup.scorer.calibration is drawn.variant(drawn.config).setup.scorer.calibration is None
-    for varied in (back, use.labelled(LEXICON, ours).variant(drawn.config).variant(use.config)):
-        assert varied.setup.scorer == use.labelled(LEXICON, ours).setup.scorer
+    for varied in (drawn.variant(use.config), use.variant(drawn.config).variant(use.config)):
+        assert varied.setup.scorer == use.setup.scorer

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.batch.output_file import Output
+from specdec_cli.captioning.output_file import Output
 from specdec_cli.errors import TranscriptError
 from specdec_cli.evaluate.running import StoredRuns
 from specdec_cli.export.formats import export
@@ -16,7 +16,7 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.review.review_page import read_pieces
 from specdec_cli.targets import Targets
 from specdec_cli.transcript import Transcript
-from tests.batch.lines import good_line
+from tests.captioning.lines import good_line
 
 DEEP = "[" * 100_000
 DAMAGE: dict[str, str] = {

@@ -4,7 +4,7 @@ import pytest
 
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.tune.recording import StoredRecordings
-from tests.batch.lines import good_line
+from tests.captioning.lines import good_line
 from tests.tune.recorded import trace_of
 
 SETUP: dict[str, object] = {"prompt": "p", "language": "en", "models": {}}

@@ -12,8 +12,8 @@ from typing import get_args
 
 import pytest
 
-from specdec_cli.batch.output_file import Task
-from specdec_cli.batch.tasks import Outcome, Stopped
+from specdec_cli.captioning.output_file import Task
+from specdec_cli.captioning.tasks import Outcome, Stopped
 from specdec_cli.cli.app import load
 from specdec_cli.config import load_config
 from specdec_cli.errors import SpecdecError
@@ -21,7 +21,7 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.transcript.records import ModelInfo, Models, Transcript
 from specdec_cli.transcript.terms import recorded_settings
 from specdec_cli.types import ExportFormat
-from tests.batch.lines import good_line
+from tests.captioning.lines import good_line
 from tests.mini_pair import write_voice
 from tests.tiers import slow
 
@@ -51,7 +51,7 @@ def line(path: str | Path, id_: str | None = None) -> Transcript:
 
 @pytest.fixture
 def stubbed(monkeypatch) -> None:
-    monkeypatch.setattr("specdec_cli.cli.batch.here", lambda *_: nullcontext(Stub()))
+    monkeypatch.setattr("specdec_cli.cli.engines.Together.opened", lambda _: nullcontext(Stub()))
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         monkeypatch.delenv(name, raising=False)
 
@@ -104,19 +104,16 @@ def run(rng: random.Random) -> None:
     given = rng.choice([["d"], ["."], ["x.wav"], ["d/*"], ["x.wav", "d"], ["m.csv"], []])
     manifest = Path(rng.choice(["m.csv", "m.jsonl", "o.jsonl", "t.csv"])) if not given else None
     retry = rng.random() < 0.1
-    recursive, pattern = rng.random() < 0.5, rng.choice([None, None, "*"])
-    folder = rng.choice([None, Path("texts"), Path("d"), Path("new"), Path("."), Path("x.wav")])
+    recursive, exports = rng.random() < 0.5, rng.random() < 0.8
     options = {
         "--output": output,
         "--manifest": manifest,
-        "--glob": pattern,
         "--limit": rng.choice([None, 1]),
-        "--export": ",".join(rng.sample(get_args(ExportFormat), 3)) if folder else None,
-        "--export-dir": folder,
+        "--export": ",".join(rng.sample(get_args(ExportFormat), 3)) if exports else None,
     }
     flags = ["--recursive"] * recursive + ["--retry-failed"] * retry + []
     valued = [f"{name}={value}" for name, value in options.items() if value is not None]
-    load("batch").main(["--mode=edge", "-q", *flags, *valued, "--", *given], standalone_mode=False)
+    load("batch").main(["--mode=edge", "-q", *flags, *valued, "--", *given], standalone_mode=False).run()
 
 
 @pytest.mark.parametrize("cases", [range(40), slow(range(40, 1000))], ids=str)

@@ -12,7 +12,7 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, Protocol
 
 from specdec_cli import interrupts
-from specdec_cli.batch.output_file import Output, Task
+from specdec_cli.captioning.output_file import Output, Task
 from specdec_cli.errors import AudioContentError, SpecdecError
 from specdec_cli.inputs.find import all_unreadable
 from specdec_cli.inputs.recording import InputFile, Key
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from specdec_cli.config import Config
     from specdec_cli.inputs.cuts import Cuts
     from specdec_cli.inputs.manifest import Inputs
-    from specdec_cli.labels.calibration import Labelling
+    from specdec_cli.labels import Lexicon
     from specdec_cli.setup import Setup
     from specdec_cli.transcript.records import Transcript
     from specdec_cli.transcript.terms import Terms
@@ -37,11 +37,10 @@ WARNED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How a batch captions; `labelling` as of `Captioner.labelled`, `batch_size` as of `LocalBackend`."""
+    """How the actors of a cluster caption; `lexicon` as of `Captioner.labelled`, `batch_size` as of `LocalBackend`."""
 
     config: Config
-    labelling: Labelling | None  # None: transcripts have no labels
-    measures: bool  # whether they have measured figures
+    lexicon: Lexicon
     batch_size: int | None
     recordings: tuple[str, ...] = ()  # paths of all of them
 
@@ -101,6 +100,7 @@ class Progress:
     failed: int = 0  # recordings and pieces without a caption
     may_pass: int = 0  # of these, those that another try may caption
     degraded: int = 0  # captions that the edge had to finish without the cloud
+    answered: bool = False  # whether the cloud verified a block or wrote a caption
     flags: Counter[Flag] = field(default_factory=Counter)  # this and all that follows: of the captions of this run
     silent: dict[str, list[str]] = field(default_factory=dict)  # file -> times of its first pieces without speech
     warnings: dict[str, tuple[int, str, list[str]]] = field(default_factory=dict)  # kind -> number, first, its files
@@ -136,6 +136,7 @@ class Progress:
             return
         self.pieces += 1
         self.degraded += line.degraded is not None
+        self.answered = self.answered or any(each.verify_ms is not None for each in line.rounds)
         self.flags.update(line.flags)
         if "no_speech" in line.flags and sum(map(len, self.silent.values())) + len(self.silent) < LISTED:
             times = [] if line.start_s is None else [f"{line.start_s:.2f} to {line.end_s:.2f} s"]

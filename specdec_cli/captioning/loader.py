@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from specdec_cli.batch.output_file import Task
-from specdec_cli.batch.tasks import Outcome, Stopped
+from specdec_cli.captioning.output_file import Task
+from specdec_cli.captioning.tasks import Outcome, Stopped
 from specdec_cli.errors import as_specdec_error
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from specdec_cli.batch.cluster import CHUNK
+from specdec_cli.captioning.cluster import CHUNK
 from tests.cli.conftest import Specdec, specdec  # noqa: F401 - the second is a fixture
 from tests.cli.harness import COMMAND, environment
 from tests.mini_pair import write_voice
@@ -28,7 +28,7 @@ pytestmark = [
 
 CLIPS = 10 + 3 * CHUNK  # two actors have a chunk each, and one is left: the run goes on when the first is written
 QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=6")
-HYBRID = ("--labels", "--set", "decoding.max_new_tokens=12", "--threshold", "0.5", "-l", "zh")
+HYBRID = ("--set", "decoding.max_new_tokens=12", "--threshold", "0.5", "-l", "zh")
 EAGER = {
     "RAY_worker_niceness": "0",
     "RAY_worker_register_timeout_seconds": "600",

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.batch.cluster import CHUNK, RayBackend, Worker
-from specdec_cli.batch.output_file import Task
-from specdec_cli.batch.tasks import Outcome, Stopped
+from specdec_cli.captioning.cluster import CHUNK, RayBackend, Worker
+from specdec_cli.captioning.output_file import Task
+from specdec_cli.captioning.tasks import Outcome, Stopped
 from specdec_cli.errors import CheckpointError, UnexpectedError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript.records import ModelInfo, Models
-from tests.batch.lines import SETTINGS, good_line
+from tests.captioning.lines import SETTINGS, good_line
 
 
 class RayError(Exception):

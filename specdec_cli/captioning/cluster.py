@@ -16,9 +16,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from specdec_cli import interrupts
-from specdec_cli.batch.local import LocalBackend
-from specdec_cli.batch.output_file import Task
-from specdec_cli.batch.tasks import Outcome, Stopped, Work
+from specdec_cli.captioning.local import LocalBackend
+from specdec_cli.captioning.output_file import Task
+from specdec_cli.captioning.tasks import Outcome, Stopped, Work
 from specdec_cli.errors import CheckpointError, ConfigError, UnexpectedError, install
 from specdec_cli.format import count
 from specdec_cli.text import show
@@ -49,8 +49,7 @@ class Worker:
         captioner = Captioner.load(work.config.running_long())
         if captioner.cuts is not None:
             captioner.cuts.expect(work.recordings)
-        captioner = captioner if work.labelling is None else captioner.labelled(*work.labelling)
-        captioner = captioner.measuring() if work.measures else captioner
+        captioner = captioner.labelled(work.lexicon).measuring()
         self._backend = LocalBackend(captioner, batch_size=work.batch_size, workers=work.config.runtime.readers)
         self._stopped = False
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.batch.loader import Prepared, Take, prepare
-from specdec_cli.batch.local import LocalBackend
-from specdec_cli.batch.output_file import Task
 from specdec_cli.captioner import Captioner
+from specdec_cli.captioning.loader import Prepared, Take, prepare
+from specdec_cli.captioning.local import LocalBackend
+from specdec_cli.captioning.output_file import Task
 from specdec_cli.cloud.connection import Connection
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.inputs.recording import InputFile

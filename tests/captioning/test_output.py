@@ -8,14 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from specdec_cli.batch.output_file import Check, Output, accepting
+from specdec_cli.captioning.output_file import Check, Output, accepting
 from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.lines import Line
 from specdec_cli.transcript.records import ModelInfo, Models
 from specdec_cli.transcript.terms import Terms, loaded_changes
-from tests.batch.lines import SETTINGS, failed_line, good_line, write
+from tests.captioning.lines import SETTINGS, failed_line, good_line, write
 from tests.transcript.lines import read_transcripts
 
 
@@ -158,7 +158,7 @@ def test_a_run_that_writes_nothing_leaves_no_file(tmp_path):
 def terms(**changes: object) -> Check:
     asked = changes.pop("asked", lambda _: ("en", "Describe."))
     made: dict[str, object] = {"mode": "edge", "settings": {**SETTINGS, "stop_strings": ()}, "edge": "edge"}
-    known = Terms(**{"language": None, "prompt": None, "cloud": None, "labels": False, **made, **changes})
+    known = Terms(**{"language": None, "prompt": None, "cloud": None, **made, **changes})
     return accepting(known, asked)
 
 

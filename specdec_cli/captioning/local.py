@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli import interrupts
-from specdec_cli.batch.loader import SIGNAL_S, Loader, Prepared, Take, prepare
-from specdec_cli.batch.output_file import Task
-from specdec_cli.batch.tasks import Outcome, Stopped
+from specdec_cli.captioning.loader import SIGNAL_S, Loader, Prepared, Take, prepare
+from specdec_cli.captioning.output_file import Task
+from specdec_cli.captioning.tasks import Outcome, Stopped
 from specdec_cli.errors import as_specdec_error
 from specdec_cli.transcript.updates import Update
 

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from specdec_cli.batch.loader import MOST_READY_S, Loader, Prepared, Ready, prepare
-from specdec_cli.batch.output_file import Task
-from specdec_cli.batch.tasks import Outcome, Progress
+from specdec_cli.captioning.loader import MOST_READY_S, Loader, Prepared, Ready, prepare
+from specdec_cli.captioning.output_file import Task
+from specdec_cli.captioning.tasks import Outcome, Progress
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript.lines import LineState
-from tests.batch.lines import failed_line, good_line
+from tests.captioning.lines import failed_line, good_line
 from tests.mini_pair import captioner
 from tests.waiting import until
 

@@ -1,1 +1,0 @@
-"""Captioning many recordings at once."""

@@ -1,1 +1,0 @@
-"""Fitting calibrations to transcripts and references; `labels.calibration` has their files and applies them."""
