@@ -251,11 +251,15 @@ def prepare_process() -> None:
     OpenMP threads that wait for work do not spin: beside a busy process a clip would take 20 s instead of 0.5 s. oneDNN
     keeps its code for 64 shapes, not for a thousand, which take 250 MB, and PyTorch what it prepares of them for 4 in
     each thread, not for a thousand either: 1 MB each. Threads take turns of 0.1 ms, since a step of the decoder takes
-    0.4 ms and Python's turns 5 ms. The garbage collector searches the libraries' objects less often.
+    0.4 ms and Python's turns 5 ms. The garbage collector searches the libraries' objects less often. A terminal
+    without width or height (COLUMNS=0 in containers) is one of unknown size: rich would print nothing.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     os.environ.setdefault("LRU_CACHE_CAPACITY", "4")
+    for size in ("COLUMNS", "LINES"):
+        if not os.environ.get(size, "").strip("0"):
+            os.environ.pop(size, None)
     sys.setswitchinterval(1e-4)
     gc.set_threshold(50_000, 20, 100)
 

@@ -187,3 +187,10 @@ def test_what_cannot_work_is_one_error_with_a_hint_and_changes_nothing(specdec, 
     assert " hint: " in told
     assert "Traceback" not in told
     assert contents(scene) == before
+
+
+@pytest.mark.parametrize("size", ["COLUMNS", "LINES"])
+def test_errors_are_printed_in_a_container_whose_terminal_has_no_size(specdec, monkeypatch, size):
+    monkeypatch.setenv(size, "0")
+    outcome = specdec("caption", "missing.wav", loads=False)
+    assert (outcome.code, "missing.wav" in outcome.err) == (2, True)
