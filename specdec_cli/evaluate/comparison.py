@@ -28,6 +28,8 @@ SAID: Final = (
     "(--column text=NAME names another)."
 )
 
+UNTOLD: Final = "The references name no class and describe no voice: captions are compared with the cloud's alone."
+
 
 def comparison(
     transcripts: Sequence[Transcript],
@@ -87,6 +89,7 @@ def comparison(
             *in_another_language(answers, language),
             *advice((clip[richest(modes)], answer) for clip, answer in zip(paired, answers, strict=True)),
             *([SAID] if texts and not described else []),
+            *([UNTOLD] if references and not any(basis == "references" for basis, _ in by) else []),
         ],
         references_found=sum(clip.reference is not None for clip in clips) if references else None,
         level=LEVEL,

@@ -36,13 +36,11 @@ class CaptionQuality:
     Of classes the heard attributes count (voice, emotion): what an instrument measures needs no cloud. If the
     references name none of these, the measured ones count.
 
-    `references`: SHA-256 of a clip -> its reference. Without references, or if their texts are what was spoken, the
-    cloud's caption is the reference text.
+    `references`: SHA-256 of a clip -> its reference. Without references the cloud's caption is the reference text.
 
     Attributes:
         measure: what counts.
         judged: the attributes whose classes count.
-        said: whether texts were left out because they are what was spoken.
         classes: token ids -> the class that they name of every attribute; None: none.
     """
 
@@ -56,7 +54,6 @@ class CaptionQuality:
         known = references.values()
         written = [text for each in known for text in each.texts_in(language)]
         texts: Measure = "texts" if describe(written, lexicon, language) else "agreement"
-        self.said = bool(written) and texts != "texts"  # what was spoken is no caption
         self.measure: Measure = "labels" if any(each.labels for each in known) else texts
         self._references = references
         heard, _ = heard_and_measured(lexicon)
@@ -78,6 +75,15 @@ class CaptionQuality:
             return clip_chrf([decode(ids)], [[cloud_caption] if self.measure == "agreement" else texts]) / 100
 
         self.classes, self._figures = classes, figures
+
+    def require_references(self) -> None:
+        """Raises ConfigError if the references are of no clip, or name no class and describe none."""
+        if not self._references:
+            hint = "Look at the column that names the files (--column file=NAME), or leave the references out."
+            raise ConfigError("No reference is of any of the recordings.", hint=hint)
+        if self.measure == "agreement":
+            says = "The references name no class of the lexicon, and no text of theirs describes how somebody speaks."
+            raise ConfigError(says, hint="Leave them out to tune by agreement with the cloud's captions.")
 
     def speakers(self, traces: Sequence[Trace]) -> list[str | None]:
         """The speaker of each clip; None where the references name none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from specdec_cli import __version__
 from specdec_cli.captioner import Captioner
@@ -22,11 +22,6 @@ from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome,
 from specdec_cli.tune.recording import StoredRecordings, Trace
 from specdec_cli.tune.replay import Candidate, candidates
 from specdec_cli.tune.tuning_plan import TuningPlan, groups_of, require_clips, split
-
-SAID: Final = (
-    "The references' texts are what was said, not descriptions of how: without classes, quality is agreement with the "
-    "cloud's own captions."
-)
 
 
 def tune(
@@ -46,16 +41,17 @@ def tune(
         find: the reference of a path, or None; None: there are no references, and quality is agreement with the cloud.
 
     Raises:
-        ConfigError: too few clips can be recorded, or no reference is of one of them.
+        ConfigError: too few clips can be recorded, or the references say nothing of them.
         TranscriptError: the journal's file cannot be written.
     """
+    references = {sha256: found for sha256, path in clips.items() if find and (found := find(path)) is not None}
+    language = captioner.config.prompt.language
+    quality = CaptionQuality(lexicon, references, language, captioner.decode)
+    if find is not None:
+        quality.require_references()
     traces = journal.record(captioner, clips, watch)
     require_clips(len(traces))
-    references = {t.sha256: found for t in traces if find is not None and (found := find(t.file)) is not None}
-    if find is not None and not references:
-        hint = "Look at the column that names the files (--column file=NAME), or leave the references out."
-        raise ConfigError("No reference is of any of the recordings.", hint=hint)
-    quality = CaptionQuality(lexicon, references, captioner.config.prompt.language, captioner.decode)
+    answers = [references[trace.sha256] for trace in traces if trace.sha256 in references]
     split_by, groups = groups_of(traces, references)
     choosing, held_out = split(traces, groups, plan.seed)
     chosen = worth_running(_sweep(plan, choosing, quality, watch), plan)
@@ -65,11 +61,10 @@ def tune(
     points = tuple(outcome.point(alone) for outcome in runs)
     gains = [point.gain for point in points if point.gate != "random" and (point.spent[plan.cost] or 0) <= plan.budget]
     needed = clips_needed(max(gains, key=lambda gain: gain.value, default=None), len(traces))
-    language, judged = captioner.config.prompt.language, quality.measure == "labels"
     return Tuning(
         measure=quality.measure,
         clips=len(traces),
-        references_found=len(references) or None,
+        references_found=len(answers) or None,
         chosen_on=len(choosing),
         confirmed_on=len(held_out),
         split_by=split_by,
@@ -82,12 +77,8 @@ def tune(
         recommended=best.point(alone) if best else None,
         reason=None if best else _reason(plan, needed),
         clips_needed=None if best else needed,
-        attributes=quality.judged if judged else [],
-        notes=[
-            *counted(references.values()),
-            *in_another_language(references.values(), language),
-            *([SAID] if quality.said and not judged else []),
-        ],
+        attributes=quality.judged if quality.measure == "labels" else [],
+        notes=[*counted(answers), *in_another_language(answers, language)],
     )
 
 

@@ -173,16 +173,20 @@ def test_references_of_which_none_fits_are_refused(specdec, voices, recorded, tm
     assert "No reference is of any of the recordings" in refused.err
 
 
-def test_texts_of_what_was_said_are_no_references(specdec, voices, recorded, tuned, tmp_path):
-    table = tmp_path / "truth.tsv"
-    rows = [f"{path.name}\t门在哪里，第{number}扇？\n" for number, path in enumerate(sorted(voices.iterdir()))]
-    table.write_text("file\ttext\n" + "".join(rows), encoding="utf-8")
-    outcome = specdec("tune", voices, *QUICK, "--json", "--traces", recorded, "--references", table, ends=0)
-    found, without = Tuning.model_validate_json(outcome.out), tuned.found
-    assert (found.measure, without.measure) == ("agreement", "agreement")
-    assert (found.confirmed, found.recommended) == (without.confirmed, without.recommended)
-    assert [note for note in found.notes if "are what was said" in note]
-    assert not [note for note in without.notes if "are what was said" in note]
+@pytest.mark.parametrize("column", ["text", "label_emotion", "description"])
+def test_references_that_tell_nothing_of_a_voice_are_refused_before_recording(specdec, voices, tmp_path, column):
+    """What was said, labels that are no class, and descriptions in another language than the captions'."""
+    texts = {
+        "text": "门在哪里，第{}扇？",
+        "label_emotion": "boredom",
+        "description": "A man {} speaks slowly in a low voice.",
+    }
+    table, traces = tmp_path / "truth.tsv", tmp_path / "traces.jsonl"
+    rows = [f"{path.name}\t{texts[column].format(number)}\n" for number, path in enumerate(sorted(voices.iterdir()))]
+    table.write_text(f"file\t{column}\n" + "".join(rows), encoding="utf-8")
+    refused = specdec("tune", voices, *QUICK, "--traces", traces, "--references", table, ends=2)
+    assert "name no class of the lexicon, and no text of theirs describes" in refused.err
+    assert not traces.is_file() or not traces.read_text(encoding="utf-8")
 
 
 def test_deferred_drafts_are_tried_where_clips_count(specdec, voices, recorded, tmp_path):

@@ -114,8 +114,9 @@ def test_what_was_said_is_no_description_and_is_not_scored(tmp_path):
     assert found.texts == "said"
     assert [each.text for each in found.quality] == [None, None]
     assert not any(gap.measure == "chrf" for gap in found.gaps)
-    (note,) = found.notes
-    assert "BLEU, chrF and ROUGE-L are left out" in note
+    left_out, instead = found.notes
+    assert "BLEU, chrF and ROUGE-L are left out" in left_out
+    assert "captions are compared with the cloud's alone" in instead
 
 
 def test_descriptions_are_scored_even_if_the_lexicon_reads_nothing_in_some(tmp_path):
@@ -141,6 +142,15 @@ def test_labels_that_are_left_out_stand_above_the_table(tmp_path):
     print_page(partial(comparison_page, found), screen := Screen(100))
     page = "\n".join(screen.lines)
     assert page.index(counts) < page.index("Beside a figure")
+
+
+@pytest.mark.parametrize("cell", ["label_emotion\tboredom", "text\t说话人很生气，音量很大。"])
+def test_references_that_judge_nothing_are_said_to(tmp_path, cell):
+    column, text = cell.split("\t")
+    (tmp_path / "truth.tsv").write_text(f"file\t{column}\na.wav\t{text}\n", encoding="utf-8")
+    runs = [made("a.wav", mode, said("sad")) for mode in ("edge", "cloud")]
+    found = comparison(runs, LEXICON, references=References.read(tmp_path / "truth.tsv", lexicon=LEXICON))
+    assert "captions are compared with the cloud's alone" in found.notes[-1]
 
 
 @pytest.mark.parametrize("times", ["1,2", "0,600"])
