@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,10 @@ from specdec_cli.audio.prosody import measure
 from specdec_cli.config import Config, load_config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.assemble import build_loop
-from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.guesses import GuessTable
 from specdec_cli.decoding.pair import Pair, Prompts
+from specdec_cli.decoding.rows import Groups
 from specdec_cli.errors import ConfigError, SpecdecError, as_specdec_error
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
@@ -65,7 +65,7 @@ class Captioner:
     def __init__(self, config: Config, pair: Pair, load_s: float | None = None, *, cuts: Cuts | None = None) -> None:
         pair.require_mode(config.decoding.mode)
         self.config, self.pair = config, pair
-        self.sampling_rate = pair.writer.sampling_rate
+        self.sampling_rate = pair.processor.sampling_rate
         self.window_s = min(model.processor.window_s for model in pair.models.values())
         if (piece_s := config.audio.length_s) is not None and piece_s > self.window_s:
             raise ConfigError(f"audio.segment is {piece_s:g} s, but the models take {self.window_s:g} s at once")
@@ -161,6 +161,17 @@ class Captioner:
         changed.setup = setup
         return changed
 
+    def close(self) -> None:
+        """Ends the calls of remote models and closes their connections, also for variants of this captioner."""
+        for model in self.pair.remotes:
+            model.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def caption(self, path: str | PathLike[str]) -> Transcript:
         """Captions a recording as a whole. Raises ConfigError if the settings cut it; other errors as in `runs`."""
         runs = self.runs(path)
@@ -228,7 +239,7 @@ class Captioner:
         """Finds the classes in tokens that the sound decides; None: it decides none."""
         lexicon = self.setup.lexicon
         attributes = lexicon.limited(self.config.decoding.sound)
-        return class_words(lexicon, attributes, self.pair.writer) if attributes else None
+        return class_words(lexicon, attributes, self.pair.processor) if attributes else None
 
     def _require_sound(self) -> None:
         """Raises ConfigError if the sound is to decide classes, and a remote model cannot let it."""
@@ -258,7 +269,9 @@ class Captioner:
         return run
 
     def remember(self, transcripts: Iterable[Transcript]) -> None:
-        """Counts earlier captions of the same models and instruction for guesses, which change no text."""
+        """Counts captions of the same models and instruction for guesses, which change no text."""
+        if not self.config.decoding.guess_tokens:
+            return
         for transcript in transcripts:
             ids = [id_ for each in transcript.rounds for id_ in each.committed_ids]
             sources = [source for each in transcript.rounds for source in each.source]
@@ -266,23 +279,12 @@ class Captioner:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The caption in the text of token ids."""
-        return self.setup.caption(self.pair.writer.text(ids))
-
-    def close(self) -> None:
-        """Ends the calls of remote models and closes their connections, also for variants of this captioner."""
-        for model in self.pair.remotes:
-            model.close()
-
-    def __enter__(self) -> Captioner:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        return self.setup.caption(self.pair.processor.text(ids))
 
     @cached_property
     def word_groups(self) -> Synonyms:
         """Tokens that name the same classes of the shipped lexicon, for the acceptance rule `class`."""
-        return _word_groups(self.pair.writer, self.pair.vocab_size, self.config.prompt.language)
+        return _word_groups(self.pair.processor, self.pair.vocab_size, self.config.prompt.language)
 
     @cached_property
     def class_groups(self) -> Groups:

@@ -50,7 +50,7 @@ class Run:
     ) -> None:
         self.clip, self.prompts, self.error, self.sound = clip, prompts, error, sound
         self._captioner, self._setup, self._audio_s = captioner, captioner.setup, audio_s
-        self._writer = captioner.pair.writer
+        self._writer = captioner.pair.processor
         self.tokens = list[Token]()  # committed so far
         self._rounds = list[Round]()
         self._transcript: Transcript | None = None
@@ -147,4 +147,5 @@ class Run:
             ),
             uplink=Uplink(payload=setup.payload or "none" if sent else "none", bytes=sent),
         )
+        self._captioner.remember((self._transcript,))
         return EventText(caption, found["labels"], claims, self._transcript.probabilities, flags)

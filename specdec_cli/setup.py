@@ -23,10 +23,9 @@ from specdec_cli.text import plain
 from specdec_cli.transcript.recorder import error_transcript
 from specdec_cli.transcript.records import ModelInfo, Models, RowPart, Started, Transcript
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings, sound_settings
-from specdec_cli.types import Decider, Mode
+from specdec_cli.types import Decider, Mode, Payload
 
 if TYPE_CHECKING:
-    from specdec_cli.cloud.remote import Payload
     from specdec_cli.config import Config
     from specdec_cli.config.schema import AudioConfig
     from specdec_cli.decoding.pair import Pair

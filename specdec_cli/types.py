@@ -21,6 +21,9 @@ early prefill; time: share of the cloud's time in cloud-only mode (audio encoder
 
 COSTS: Final[tuple[Cost, ...]] = get_args(Cost)
 
+Payload = Literal["features", "waveform"]
+"""The form in which a recording leaves the device: log-mel features, or all of it."""
+
 GateName = Literal["entropy", "class-entropy", "margin", "logprob", "random", "always", "never"]
 AcceptanceName = Literal["greedy", "sampling", "rank", "prob", "typical", "class"]
 
@@ -138,6 +141,8 @@ class ModelWork:
     prompt_tokens: int = 0  # audio included
     fed_tokens: int = 0  # after the prompt; a token that is cropped and fed again counts again
     bytes_up: int = 0  # bodies of requests to a remote model, repeats included
+    guessed: int = 0  # tokens that were guessed and scored with the next one
+    guesses_kept: int = 0  # of these, those that stood, each of which saved a forward
 
     def __add__(self, more: ModelWork) -> ModelWork:
         return ModelWork(*(getattr(self, name) + getattr(more, name) for name in self.__slots__))
@@ -167,8 +172,6 @@ class Finished:
     ttft_ms: float  # from the start of decoding (audio already decoded) to the first committed token
     total_ms: float  # from the start of decoding to its end
     degraded: str | None = None  # why the edge went on without the cloud after it failed
-    guessed: int | None = None  # tokens that loaded models guessed and scored with the next one; None: off
-    guesses_kept: int | None = None  # of these, those that stood, each of which saved a forward
 
 
 @dataclass(frozen=True, slots=True)

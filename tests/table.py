@@ -13,10 +13,10 @@ from transformers import GenerationConfig, PreTrainedConfig
 from transformers.cache_utils import Cache
 
 from specdec_cli.decoding.assemble import build_loop
-from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
+from specdec_cli.decoding.rows import Groups
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import Family, Inputs
@@ -159,7 +159,7 @@ def table_loop(
         Pair.of(edge, cloud),
         config,
         table_prompt(edge) if edge else None,
-        table_prompt(cloud) if cloud else None,
+        (lambda: table_prompt(cloud)) if cloud else None,
         Gate.of(config, groups),
         sound=sound,
     )

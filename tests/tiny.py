@@ -64,4 +64,5 @@ def decode(
     engine: Engine | None = None,
 ) -> tuple[list[Block], Finished]:
     """Runs one clip through the loop: its rounds and its end."""
-    return collect(build_loop(pair, config, edge_prompt, cloud_prompt, gate, engine=engine).run())
+    made = None if cloud_prompt is None else lambda: cloud_prompt
+    return collect(build_loop(pair, config, edge_prompt, made, gate, engine=engine).run())

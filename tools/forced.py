@@ -29,7 +29,7 @@ from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.stats import Figures, Interval, median
 from tools.table import print_table, spread_text
-from tools.timing import BenchClip, CaptionTiming, drive, files_of, read_clips
+from tools.timing import BenchClip, CaptionTiming, drive, files_of, learn, read_clips
 
 ForcedMode = Literal["edge", "cloud", "lossless", "hybrid"]
 LONGEST: Final = 48
@@ -110,7 +110,8 @@ class ForcedLoop:
         for model in (self.edge, self.cloud):
             if model is not None:
                 model.choose((), 0)
-        return drive(self._loop(self.pair(), "cloud" if self.cloud else "edge", LONGEST, 0, ended=False)).ids
+        config = self._config("cloud" if self.cloud else "edge", LONGEST, 0, ended=False)
+        return drive(self._loop(self.pair(), config)).ids
 
     def take(
         self, mode: ForcedMode, text: Sequence[int], acceptance: float, seed: int, pair: Pair, guesses: int = 0
@@ -124,14 +125,19 @@ class ForcedLoop:
             self.edge.choose(spoiled, len(self.clip.edge.ids), wrong)
         if self.cloud is not None:
             self.cloud.choose(text, len(self.clip.cloud.ids))
-        loop = self._loop(pair, mode, len(text), guesses, ended=True)
+        config = self._config(mode, len(text), guesses, ended=True)
+        loop = self._loop(pair, config)
         timing = drive(loop)
+        learn(timing, pair, config)
         if timing.ids != tuple(text):
             raise RuntimeError(f"{mode} wrote {timing.ids} in place of {tuple(text)}")
         return timing, None if loop.drafter is None else loop.drafter.work.forwards - 1
 
-    def _loop(self, pair: Pair, mode: ForcedMode, longest: int, guesses: int, *, ended: bool) -> Loop:
-        """A loop that the length limit ends alone; in hybrid mode, an entropy gate that tells wrong tokens."""
+    def _loop(self, pair: Pair, config: Config) -> Loop:
+        return build_loop(pair, config, self.clip.edge, lambda: self.clip.cloud)
+
+    def _config(self, mode: ForcedMode, longest: int, guesses: int, *, ended: bool) -> Config:
+        """The length limit alone ends a text; in hybrid mode, an entropy gate tells wrong tokens."""
         settings = self.config.decoding
         longest = longest if ended else min(settings.max_new_tokens, longest)
         changed: dict[str, object] = {
@@ -143,7 +149,7 @@ class ForcedLoop:
         changed |= {"sentences": None, "stop_strings": (), "degrade": False, "cloud_prefill": "lazy"}
         gate = GateConfig(name="entropy", threshold=_UNSURE_NATS) if mode == "hybrid" else GateConfig(threshold=1e9)
         sections = {"decoding": settings.model_copy(update=changed), "gate": gate}
-        return build_loop(pair, self.config.model_copy(update=sections), self.clip.edge, self.clip.cloud)
+        return self.config.model_copy(update=sections)
 
 
 def force(

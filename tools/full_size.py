@@ -29,11 +29,11 @@ import torch
 import typer
 from pydantic import Field
 
-from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config import Config, EdgeConfig
 from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.compiled_steps import let_layers_compile
@@ -358,7 +358,8 @@ def _clients_ms(model: AudioLM, order: Order, clients: int) -> float:
     """Milliseconds of a verification, over all of so many clients; each has a clip that the server has read."""
     draft = Draft(tuple(range(1, 1 + order.k)))
     config = Config(decoding=DecodingConfig(mode="cloud", guess_tokens=0))
-    clip = RemoteClip(_clip(model, short=order.short).cloud, config, model.processor.vocab_size, ())
+    prompt = _clip(model, short=order.short).cloud
+    clip = RemoteClip(lambda: prompt, config, model.processor.vocab_size, ())
     ready = threading.Barrier(clients)
 
     def work(cloud: VerifyServer) -> float:

@@ -100,8 +100,9 @@ def measure(
         captioner = Captioner(config, pair)
         run = captioner.run_samples(test_sound(1.0, 16_000), 16_000, name="tone")
         assert run.prompts is not None
-        for model, prompt in zip((edge, cloud), run.prompts, strict=True):
-            model.prompt_tokens = 0 if prompt is None else len(prompt.ids)
+        prompt, made = run.prompts
+        edge.prompt_tokens = 0 if prompt is None else len(prompt.ids)
+        cloud.prompt_tokens = 0 if made is None else len(made().ids)
         profiler, taken = cProfile.Profile(), list[float]()
         for _ in range(repeat):
             loop = captioner.loop(run.prompts)

@@ -23,6 +23,7 @@ from specdec_cli.config import Config, configs_folder
 from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.find import find_recordings
 from specdec_cli.labels.grounding import Grounding
@@ -73,7 +74,7 @@ def read_clips(captioner: Captioner, files: Sequence[str]) -> list[BenchClip]:
         edge, cloud = run.prompts or (None, None)
         assert edge is not None
         assert cloud is not None
-        clips.append(BenchClip(run.clip.file, run.clip.duration_s, edge, cloud, run.sound))
+        clips.append(BenchClip(run.clip.file, run.clip.duration_s, edge, cloud(), run.sound))
     return clips
 
 
@@ -107,13 +108,14 @@ class CaptionTiming:
 def caption(captioner: Captioner, clip: BenchClip) -> CaptionTiming:
     """Captions `clip` in the captioner's mode, with fresh sessions; its sound is measured anew meanwhile."""
     pair = captioner.pair
-    edge, cloud = (clip.edge if pair.edge else None), (clip.cloud if pair.cloud else None)
+    edge, cloud = (clip.edge if pair.edge else None), ((lambda: clip.cloud) if pair.cloud else None)
     started = time.perf_counter()
     sound = None if clip.sound is None else replace(clip.sound)
     if sound is not None:
         sound.begin()
     loop = captioner.loop((edge, cloud), sound=sound)
     timing = drive(loop, (time.perf_counter() - started) * 1e3)
+    learn(timing, pair, captioner.config)
     if sound is None:
         return timing
     written = time.perf_counter()
@@ -127,8 +129,18 @@ def drive(loop: Loop, built_ms: float = 0.0) -> CaptionTiming:
     assert isinstance(finished, Finished)
     rounds = tuple(event for event in events if isinstance(event, Block))
     edge, cloud = (work or ModelWork() for work in (finished.edge, finished.cloud))
-    wall_ms, saved = built_ms + finished.total_ms, finished.guesses_kept or 0
-    return CaptionTiming(finished.token_ids, wall_ms, rounds, edge, cloud, saved)
+    saved = edge.guesses_kept + cloud.guesses_kept
+    return CaptionTiming(finished.token_ids, built_ms + finished.total_ms, rounds, edge, cloud, saved)
+
+
+def learn(timing: CaptionTiming, pair: Pair, config: Config) -> None:
+    """Lets later captions be guessed from this one, as the product does."""
+    if config.decoding.guess_tokens:
+        tokens = [token for block in timing.rounds for token in block.tokens]
+        ids, sources = [token.id for token in tokens], [token.source for token in tokens]
+        known = {role: pair.local(role) for role in pair.models}
+        weights = {role: model.weights for role, model in known.items() if model is not None}
+        pair.learn(config, config.instruction(), ids, sources, weights)
 
 
 def generate(model: AudioLM, prompt: Prompt, settings: DecodingConfig, **more: Any) -> CaptionTiming:

@@ -12,58 +12,29 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from dataclasses import replace
+from typing import Any, ClassVar, Final, Literal, TypeVar
 
 import httpx
 
 from specdec_cli import interrupts
 from specdec_cli.cloud.connection import Connection, Traffic
 from specdec_cli.cloud.http import MalformedError, RefusedError, failure_of, refusal
-from specdec_cli.config import Config, RoleConfig
-from specdec_cli.decoding.accept import Synonyms
+from specdec_cli.config import RoleConfig
 from specdec_cli.decoding.block import Draft, Verdict
-from specdec_cli.errors import CloudError, ConfigError, DecodingError, EdgeError
-from specdec_cli.models.processor import Processor, Prompt
-from specdec_cli.types import Decider, ModelWork
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from specdec_cli.labels.grounding import Grounding
+from specdec_cli.decoding.remote import RemoteClip
+from specdec_cli.errors import CloudError, ConfigError, EdgeError
+from specdec_cli.models.processor import Processor
+from specdec_cli.types import Decider, ModelWork, Payload
 
 _log = logging.getLogger(__name__)
 
-Payload = Literal["features", "waveform"]
-"""The form in which a recording leaves the device: log-mel features, or all of it."""
 TRIES: Final = 6  # of one request
 PAUSE_S = 0.02  # before the second try; before each later one twice as long, up to 64 times
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteClip:
-    """One clip, as a remote model needs it."""
-
-    prompt: Prompt
-    config: Config
-    vocab_size: int  # ids from `vocab_size` on are never written
-    stop_ids: Collection[int]
-    top_n: int = 0  # most likely tokens to list at each decided position
-    synonyms: Synonyms = field(default_factory=dict)
-    sound: Grounding | None = None  # bans tokens; None: nothing does
-
-    def waveform_for(self, model: RemoteModel) -> npt.NDArray[np.float32]:
-        """The samples, mono [n]. Raises DecodingError if the prompt does not hold them."""
-        if self.prompt.waveform is None:
-            raise DecodingError(
-                f"the {model.role} at {model.name} needs the recording, and the prompt does not hold it"
-            )
-        return self.prompt.waveform
 
 
 class RemoteModel(ABC):
@@ -257,8 +228,7 @@ class RemoteVerifier(ABC):
     CloudError if the server does not answer, or answers nonsense.
     """
 
-    is_remote: Literal[True] = True
-    scores: None = None  # those stay at the server
+    is_remote: ClassVar[bool] = True
 
     def __init__(self, call: Call) -> None:
         self._call = call

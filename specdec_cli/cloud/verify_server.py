@@ -11,10 +11,11 @@ from typing import Final
 
 from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.http import ForgottenError, RefusedError, parse
-from specdec_cli.cloud.remote import Call, RemoteClip, RemoteModel, RemoteVerifier
+from specdec_cli.cloud.remote import Call, RemoteModel, RemoteVerifier
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.length import capacity
+from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.errors import CloudError, ConfigError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor
 from specdec_cli.types import ModelWork
@@ -28,7 +29,6 @@ class ServerVerifier(RemoteVerifier):
     def __init__(self, server: VerifyServer, clip: RemoteClip) -> None:
         super().__init__(Call(server))
         self._server, self._clip = server, clip
-        self._samples = len(clip.waveform_for(server))
         self._path = f"/v1/sessions/{uuid.uuid4().hex}"  # nobody can guess it
         self._is_open = False  # whether the server held the clip at the last answer
         self._before = ModelWork()  # in sessions that the server has dropped
@@ -67,8 +67,8 @@ class ServerVerifier(RemoteVerifier):
             raise CloudError(f"the sound cannot decide what {self._server.name} writes: {fault}")
         request = wire.ClipRequest(
             identity=self._server.identity,
-            prompt_ids=list(clip.prompt.ids),
-            samples=self._samples,
+            prompt_ids=list(clip.prompt().ids),
+            samples=len(clip.waveform_for(self._server)),
             capacity=capacity(decoding),
             longest=decoding.max_new_tokens,
             vocab_size=clip.vocab_size,
@@ -81,7 +81,8 @@ class ServerVerifier(RemoteVerifier):
             sound=None if sound is None else wire.ClipFigures.of(sound),
             block=block,
         )
-        answer = self._exchange("PUT", self._path, wire.pack(request, wire.as_sent(clip.prompt.audio) | distributions))
+        tensors = wire.as_sent(clip.prompt().audio) | distributions
+        answer = self._exchange("PUT", self._path, wire.pack(request, tensors))
         self._is_open = True
         return answer
 

@@ -9,17 +9,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final, Literal
+from typing import ClassVar, Final
 
 from specdec_cli.cloud import vllm_protocol as wire
 from specdec_cli.cloud.http import ForgottenError, RefusedError, parse
-from specdec_cli.cloud.remote import Call, RemoteClip, RemoteModel, RemoteVerifier
+from specdec_cli.cloud.remote import Call, RemoteModel, RemoteVerifier
 from specdec_cli.cloud.vllm_protocol import GenerateRequest, Scored
 from specdec_cli.config import RoleConfig
 from specdec_cli.config.checks import beyond_likeliest
 from specdec_cli.decoding.accept import NO_SYNONYMS, says_same
 from specdec_cli.decoding.block import Draft, Enough, Verdict
 from specdec_cli.decoding.gate import GateState
+from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.errors import CloudError, DecodingError, EdgeError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor, Prompt, effective
 from specdec_cli.types import Candidates, Decider, ModelWork
@@ -37,12 +38,11 @@ class VllmClip:
 
     def __init__(self, server: Vllm, clip: RemoteClip) -> None:
         self.server, self.clip, self.call = server, clip, Call(server)
-        self._waveform = clip.waveform_for(server)
         for name, hint in beyond_likeliest(effective(clip.config.decoding, server.processor), clip.config.acceptance):
             needs = f"{name}, as it is set or as its checkpoint suggests, needs more"
             raise DecodingError(f"a vLLM {server.role} returns the most likely tokens only, and {needs}", hint=hint)
         self._uuid = uuid.uuid4().hex  # names the clip to the server; nobody can guess it
-        self._done = ModelWork(prompt_tokens=len(clip.prompt.ids))
+        self._done = ModelWork()
 
     @property
     def work(self) -> ModelWork:
@@ -56,14 +56,15 @@ class VllmClip:
         Call it within the call's deadline. At each position `listed` most likely tokens are listed. `drawing`: see
         `GenerateRequest`.
         """
-        server, known = self.server, self._done.prompt_tokens
-        whole = (*server.prompt_ids(self.clip.prompt, self.call), *ids)
+        server, known = self.server, self._done.prompt_tokens or len(self.clip.prompt().ids)
+        whole = (*server.prompt_ids(self.clip.prompt(), self.call), *ids)
         length, banned = known + len(ids) if known else None, server.processor.banned_ids
         request = GenerateRequest(whole, length, drafted, tokens, self.clip.vocab_size, banned, listed, drawing)
         if self._done.encoder_passes:
             with suppress(ForgottenError):
                 return self._fetch(request, len(ids), None)
-        return self._fetch(request, len(ids), wire.data_url(self._waveform, server.processor.sampling_rate))
+        url = wire.data_url(self.clip.waveform_for(server), server.processor.sampling_rate)
+        return self._fetch(request, len(ids), url)
 
     def _fetch(self, request: GenerateRequest, text: int, url: str | None) -> Scored:
         recording, waited_s = {"type": "audio_url", "url": url, "uuid": self._uuid}, self.call.traffic.waited_s
@@ -81,14 +82,9 @@ class VllmClip:
 
 
 class VllmDrafter:
-    """Drafts with a vLLM server. See `decoding.draft.Drafter`. Raises EdgeError if the server fails.
+    """Drafts with a vLLM server; see `Drafter`. The gate reads `MOST_CANDIDATES` likely tokens of each position."""
 
-    The gate reads the `MOST_CANDIDATES` most likely tokens of each position. Nothing is drafted ahead: that would take
-    requests that may prove useless.
-    """
-
-    is_remote: Literal[True] = True
-    scores: None = None
+    is_remote: ClassVar[bool] = True
 
     def __init__(self, requests: VllmClip) -> None:
         self.requests = requests
@@ -100,7 +96,7 @@ class VllmDrafter:
     def propose(
         self, text: Sequence[int], k: int, state: GateState, enough: Enough | None = None, top_k: int | None = None
     ) -> Draft:
-        """See `Drafter.propose`. The next best token replaces a banned one."""
+        """The next best token replaces a banned one."""
         started, ids, likeliest, ended = time.perf_counter(), list[int](), list[Candidates](), False
         requests, clip = self.requests, self.requests.clip
         drawing = None if top_k is None else (top_k, clip.config.decoding.seed)
@@ -150,7 +146,7 @@ class VllmVerifier(RemoteVerifier):
         decoding, rule = clip.config.decoding, clip.config.acceptance.rule
         room, path, accepted = decoding.max_new_tokens - len(text), tuple(text), 0
         groups = clip.synonyms if rule == "class" else NO_SYNONYMS
-        unsure = (at for at, each in enumerate(draft.gate_state.evidence) if each.probability < _SURE)
+        unsure = (at for at, each in enumerate(draft.evidence) if each.probability < _SURE)
         cut = next(unsure, m) if self._writes_on else m
         tokens = m - cut + max(min(1 + run_on, room - m), 1)
         for id_ in draft.ids:

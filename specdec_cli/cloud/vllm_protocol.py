@@ -22,8 +22,7 @@ from pydantic import AliasPath, BaseModel, ConfigDict, Field, TypeAdapter
 
 from specdec_cli.cloud.http import MalformedError, checked, parse
 from specdec_cli.decoding.accept import Synonyms
-from specdec_cli.decoding.evidence import CANDIDATES, TokenEvidence
-from specdec_cli.decoding.pick import named
+from specdec_cli.decoding.rows import CANDIDATES, TokenEvidence, named
 from specdec_cli.types import Candidates
 
 GENERATE: Final = "/inference/v1/generate"
@@ -95,8 +94,8 @@ class Likely(NamedTuple):
         return next(iter(self.probabilities))
 
     def top(self, count: int) -> Candidates:
-        """The `count` most likely tokens, as `decoding.pick.named` gives them."""
-        return named(list(self.probabilities)[:count], list(self.probabilities.values())[:count])
+        """The `count` most likely tokens, as `decoding.rows.named` gives them."""
+        return named(tuple(self.probabilities.items())[:count])
 
     def evidence(self, id_: int, groups: Synonyms) -> TokenEvidence:
         """The evidence on a chosen token.

@@ -16,12 +16,12 @@ correction), or follows a block that is accepted whole (the bonus).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from specdec_cli.config.decoding_schema import AcceptanceRules
-from specdec_cli.decoding.evidence import entropies
-from specdec_cli.decoding.pick import ScoreReading
+from specdec_cli.decoding.rows import Row
 from specdec_cli.types import AcceptanceName
 
 if TYPE_CHECKING:
@@ -37,45 +37,31 @@ TYPICAL_EPSILON: Final = 0.09  # a probability
 TYPICAL_DELTA: Final = 0.3
 
 
-def passing(draft: Draft, scores: torch.Tensor, rules: AcceptanceRules, rule: AcceptanceName) -> torch.Tensor | None:
-    """Which of m drafted tokens pass, each by itself: bool [m]; None if the rule reads only the cloud's choices.
-
-    `scores` are the cloud's processed scores, [m or more, vocab].
-    """
-    import torch
-
-    from specdec_cli.decoding.scores import placed
-
-    if rule not in ("rank", "prob", "typical") or not draft.ids:
-        return None
-    scores = scores[: len(draft.ids)]
-    drafted = placed(draft.ids, scores.device)[:, None]
-    own = scores.gather(1, drafted)
-    if rule == "rank":
-        return ((scores > own).sum(dim=-1) < rules.rank) & own[:, 0].isfinite()
-    p = (own - scores.logsumexp(dim=-1, keepdim=True)).exp()[:, 0]
-    if rule == "prob":
-        return p >= rules.prob
-    return p > (TYPICAL_DELTA * torch.exp(-entropies(scores))).clamp(max=TYPICAL_EPSILON)
-
-
 def says_same(token: int, own: int, groups: Synonyms) -> bool:
     """Whether a drafted token is the cloud's `own`, or is in the same group."""
     return token == own or (token in groups and groups[token] == groups.get(own))
 
 
-def accept_block(draft: Draft, rows: Sequence[ScoreReading], rule: AcceptanceName, synonyms: Synonyms) -> int:
-    """How many of m drafted tokens a rule accepts; any rule but sampling, which draws.
+def accepts(rules: AcceptanceRules, rule: AcceptanceName, row: Row, synonyms: Synonyms) -> bool:
+    """Whether a rule accepts the drafted token that a row of the cloud's was asked about; any rule but sampling.
 
-    `rows` are readings of the cloud's scores, one at each drafted token, with `passes` from `passing`. Further rows are
-    ignored.
+    For `rank` the row names at least that many tokens, and for `typical` it was read with its doubt.
     """
-    groups = synonyms if rule == "class" else NO_SYNONYMS
-    by_choice = rule in ("greedy", "class")
-    for at, (token, row) in enumerate(zip(draft.ids, rows, strict=False)):
-        if not (says_same(token, row.id, groups) if by_choice else row.passes):
-            return at
-    return len(draft.ids)
+    if rule in ("greedy", "class"):
+        return says_same(row.asked, row.id, synonyms if rule == "class" else NO_SYNONYMS)
+    p = math.exp(row.score - row.log_sum)
+    if rule == "rank":  # of equal ones all are accepted
+        return p > 0 and (len(row.candidates) < rules.rank or p >= row.candidates[rules.rank - 1][1])
+    if rule == "prob":
+        return p >= rules.prob
+    assert row.doubt is not None
+    return p > min(TYPICAL_EPSILON, TYPICAL_DELTA * math.exp(-row.doubt.entropy))
+
+
+def accept_block(rules: AcceptanceRules, rule: AcceptanceName, rows: Sequence[Row], synonyms: Synonyms) -> int:
+    """How many drafted tokens a rule accepts; `rows` are asked about these, one each."""
+    rejected = (at for at, row in enumerate(rows) if not accepts(rules, rule, row, synonyms))
+    return next(rejected, len(rows))
 
 
 def speculative_sampling(draft: Draft, scores: torch.Tensor, generator: torch.Generator) -> tuple[int, int]:

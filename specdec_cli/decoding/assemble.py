@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
-from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.config.schema import Config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
-from specdec_cli.decoding.block import AnyDrafter, AnyVerifier
+from specdec_cli.decoding.block import Drafter, Verifier
 from specdec_cli.decoding.gate import Gate
+from specdec_cli.decoding.length import capacity
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.decoding.prefill import CloudPrefill
+from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.models.processor import Prompt
 from specdec_cli.prompts import Language
@@ -31,7 +34,7 @@ def build_loop(
     pair: Pair,
     config: Config,
     edge_prompt: Prompt | None,
-    cloud_prompt: Prompt | None,
+    cloud_prompt: Callable[[], Prompt] | None,
     gate: Gate | None = None,
     *,
     engine: Engine | None = None,
@@ -51,72 +54,82 @@ def build_loop(
         language, instruction: of the caption; None: the configured ones.
         sound: bans tokens of both models; None: nothing does.
     """
+    mode = config.decoding.mode
     asked = config.instruction() if instruction is None else instruction
-    models = _ClipModels(pair, config, asked, engine, top_n, synonyms, sound)
+    clip = ClipModels(pair, config, asked, engine, top_n, synonyms, sound)
     drafts_end, text_ends = ends_of(pair, config)
     gate = replace(gate or Gate.of(config), generator=gate_generator(config, edge_prompt))
-    drafter = models.drafter(cloud_prompt if config.decoding.mode == "cloud" else edge_prompt, drafts_end, gate)
+    drafter, verifier = None, None
+    if mode == "cloud":
+        assert cloud_prompt is not None
+        if pair.local("cloud") is None:
+            verifier = clip.verifier(cloud_prompt, text_ends)
+        else:
+            drafter = clip.drafter("cloud", cloud_prompt(), text_ends, gate)
+    else:
+        assert edge_prompt is not None
+        drafter = clip.drafter("edge", edge_prompt, drafts_end, gate)
+    if mode in ("hybrid", "lossless"):
+        assert cloud_prompt is not None
+        verifier = clip.verifier(cloud_prompt, text_ends)
     # in lossless mode a draft is kept once the cloud has failed
-    kept_ids = pair.edge.processor.eos_ids if pair.edge and config.decoding.mode in ("hybrid", "lossless") else ()
+    kept_ids = pair.edge.processor.eos_ids if pair.edge and mode in ("hybrid", "lossless") else ()
     spoken = (language or config.prompt.language) if config.closes else None
+    stop = StopRules(config.decoding, text_ends, pair.processor.text, spoken, kept_ids)
     aside = nullcontext if engine is None else engine.step_aside
-    return Loop(
-        drafter,
-        models.verifier(cloud_prompt, text_ends),
-        gate,
-        StopRules(config.decoding, text_ends, pair.writer.text, spoken, kept_ids),
-        config.decoding,
-        CloudPrefill(config.decoding.cloud_prefill, aside),
-        top_n=top_n,
-    )
+    prefill = CloudPrefill(config.decoding.cloud_prefill, aside)
+    return Loop(drafter, verifier, gate, stop, config.decoding, prefill, top_n)
 
 
-@dataclass(frozen=True)
-class _ClipModels:
+@dataclass(frozen=True, slots=True)
+class ClipModels:
     """Makes the drafter and the verifier of one clip; for the fields see `build_loop`."""
 
     pair: Pair
     config: Config
     instruction: str
-    engine: Engine | None
-    top_n: int
-    synonyms: Synonyms
-    sound: Grounding | None
+    engine: Engine | None = None
+    top_n: int = 0
+    synonyms: Synonyms = field(default_factory=dict)
+    sound: Grounding | None = None
 
-    def drafter(self, prompt: Prompt | None, stop_ids: tuple[int, ...], gate: Gate) -> AnyDrafter | None:
-        """The edge, or a loaded cloud that writes alone; None if a remote cloud does."""
-        pair, alone = self.pair, self.config.decoding.mode == "cloud"
-        if pair.edge is not None and pair.edge.is_remote and not alone:
+    def drafter(self, role: Decider, prompt: Prompt, stop_ids: tuple[int, ...], gate: Gate) -> Drafter:
+        """The edge, or a loaded cloud that writes alone."""
+        edge = self.pair.edge
+        if role == "edge" and edge is not None and edge.is_remote:
             summed = self.synonyms if gate.name == "class-entropy" else NO_SYNONYMS
-            return pair.edge.drafter(self._remote(prompt, stop_ids, summed))
-        if pair.cloud is not None and pair.cloud.is_remote and alone:
-            return None
-        from specdec_cli.decoding.draft import Drafter
+            return edge.drafter(self._remote(lambda: prompt, stop_ids, summed))
+        from specdec_cli.decoding.draft import LocalDrafter
 
-        return Drafter(self._scores("cloud" if alone else "edge", prompt, stop_ids))
+        return LocalDrafter(self.scores(role, prompt, stop_ids), self.top_n)
 
-    def verifier(self, prompt: Prompt | None, stop_ids: tuple[int, ...]) -> AnyVerifier | None:
-        """The cloud; None if the edge, or a loaded cloud, writes alone."""
-        mode, cloud = self.config.decoding.mode, self.pair.cloud
-        if mode == "edge":
-            return None
+    def verifier(self, prompt: Callable[[], Prompt], stop_ids: tuple[int, ...]) -> Verifier:
+        """The cloud."""
+        cloud, config = self.pair.cloud, self.config
         if cloud is not None and cloud.is_remote:
             return cloud.verifier(self._remote(prompt, stop_ids, self.synonyms))
-        if mode == "cloud":
-            return None
         from specdec_cli.decoding.verify import LocalVerifier
 
-        rules, most = self.config.acceptance, self.config.decoding.max_new_tokens
-        return LocalVerifier(self._scores("cloud", prompt, stop_ids), rules, most, self.top_n, self.synonyms)
+        make_scores = cache(lambda: self.scores("cloud", prompt(), stop_ids))
+        if config.decoding.cloud_prefill == "overlap":
+            make_scores()  # the engine closes the sessions that the clip's own thread opens
+        most = config.decoding.max_new_tokens
+        return LocalVerifier(make_scores, config.acceptance, most, self.top_n, self.synonyms)
 
-    def _remote(self, prompt: Prompt | None, stop_ids: tuple[int, ...], synonyms: Synonyms) -> RemoteClip:
-        assert prompt is not None
-        return RemoteClip(prompt, self.config, self.pair.vocab_size, stop_ids, self.top_n, synonyms, self.sound)
+    def scores(self, role: Decider, prompt: Prompt, stop_ids: tuple[int, ...]) -> NextScores:
+        """The next-token scores of a loaded model, with a fresh session."""
+        from specdec_cli.decoding.next_scores import NextScores
+        from specdec_cli.models.session import Session
 
-    def _scores(self, role: Decider, prompt: Prompt | None, stop_ids: tuple[int, ...]) -> NextScores:
+        model, settings = self.pair.local(role), self.config.decoding
+        assert model is not None  # checked when the pair was made
+        session = Session(model, prompt, capacity(settings), self.pair.vocab_size, self.engine)
         guesses = self.pair.guesses(role, self.instruction, self.config)
         sound = None if self.sound is None else self.sound.banned
-        return self.pair.next_scores(role, prompt, self.config.decoding, stop_ids, self.engine, guesses, sound)
+        return NextScores(session, settings, stop_ids, guesses, sound)
+
+    def _remote(self, prompt: Callable[[], Prompt], stop_ids: tuple[int, ...], synonyms: Synonyms) -> RemoteClip:
+        return RemoteClip(prompt, self.config, self.pair.vocab_size, stop_ids, self.top_n, synonyms, self.sound)
 
 
 def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | None:

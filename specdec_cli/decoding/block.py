@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from specdec_cli.decoding.gate import Gate, GateState
-from specdec_cli.decoding.pick import readings
-from specdec_cli.types import Alternatives, Candidates, Decider, Finished, Prefill, Reason, Sent, Source, Token
+from specdec_cli.decoding.gate import GateState
+from specdec_cli.decoding.rows import TokenEvidence
+from specdec_cli.types import (
+    Alternatives,
+    Candidates,
+    Decider,
+    Finished,
+    ModelWork,
+    Prefill,
+    Reason,
+    Sent,
+    Source,
+    Token,
+)
 
 if TYPE_CHECKING:
     import torch
 
-    from specdec_cli.cloud.remote import RemoteVerifier
-    from specdec_cli.cloud.vllm import VllmDrafter
-    from specdec_cli.decoding.draft import Drafter
-    from specdec_cli.decoding.verify import LocalVerifier
-
-AnyDrafter: TypeAlias = "Drafter | VllmDrafter"
-"""What proposes a clip's blocks, here or at a server."""
-AnyVerifier: TypeAlias = "LocalVerifier | RemoteVerifier"
-"""What verifies a clip's blocks, here or at a server."""
 Enough = Callable[[GateState], bool]
 """Whether a block ends with the token that was added to the gate's state last."""
 
@@ -32,12 +34,17 @@ class Draft:
     """A proposed block of m tokens."""
 
     ids: tuple[int, ...] = ()  # none: the cloud generates without a draft
-    scores: tuple[torch.Tensor, ...] | None = None  # processed, by which they were chosen: parts of [m, vocab]
-    gate_state: GateState = field(default_factory=lambda: Gate("never").open())  # with the evidence on them
+    scores: tuple[torch.Tensor, ...] | None = None  # parts of [m, vocab] by which they were drawn; None: greedy
+    gate_state: GateState | None = None  # with the evidence on them; None: no gate has read the block
     reason: Reason | None = None  # why the block should be verified; None: nothing asks for it
     ms: float = 0.0  # drafting, without prefill
-    likeliest: tuple[Candidates, ...] = ()  # at each drafted token; only of a server
+    likeliest: tuple[Candidates, ...] = ()  # at each drafted token, if they are to be named
     instead: tuple[int | None, ...] = ()  # at each: the most likely token, if the sound banned it
+
+    @property
+    def evidence(self) -> Sequence[TokenEvidence]:
+        """The evidence on the tokens."""
+        return () if self.gate_state is None else self.gate_state.evidence
 
     def probabilities(self) -> torch.Tensor:
         """[m, vocab] distribution at each drafted token."""
@@ -45,17 +52,6 @@ class Draft:
 
         assert self.scores is not None
         return torch.cat(self.scores).softmax(dim=-1)
-
-    def top(self, count: int) -> tuple[Candidates, ...]:
-        """The `count` most likely tokens at each drafted one, if they are known."""
-        if self.scores is None:
-            return self.likeliest if count else ()
-        if not count:
-            return ()
-        import torch
-
-        rows = readings(torch.cat(self.scores), listed=count)
-        return tuple(row.candidates for row in rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +111,51 @@ class Block:
         return len(self.draft.ids) if self.verdict is None else self.verdict.accepted
 
 
+class Drafter(Protocol):
+    """Proposes the blocks of one clip, with a model here or at a server."""
+
+    is_remote: ClassVar[bool]
+
+    @property
+    def work(self) -> ModelWork:
+        """What the model has done for the clip so far."""
+
+    def propose(
+        self, text: Sequence[int], k: int, state: GateState, enough: Enough | None = None, top_k: int | None = None
+    ) -> Draft:
+        """Up to `k` tokens that continue `text`; fewer if one ends it, the gate stops drafting, or `enough` says so.
+
+        `top_k`: draw each token from so many most likely ones, as a way out of a loop. Raises EdgeError if a server
+        fails.
+        """
+
+    def close(self) -> None:
+        """Ends the running call."""
+
+
+class Verifier(Protocol):
+    """Verifies the blocks of one clip, with a model here or at a server. Raises CloudError if a server fails."""
+
+    is_remote: ClassVar[bool]
+
+    @property
+    def work(self) -> ModelWork:
+        """What the model has done for the clip so far."""
+
+    def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
+        """The verdict on `draft` after `text`: all its positions are scored at once, then the rule decides.
+
+        After its own token the cloud generates at most `run_on` more, in `Verdict.run_on`. Without drafted tokens it
+        only generates. Two calls with the same arguments return the same verdict but for times.
+        """
+
+    def prefill(self) -> None:
+        """Reads the clip ahead of need."""
+
+    def close(self) -> None:
+        """Ends the running call."""
+
+
 Event = Prefill | Sent | Block | Finished
 """What happens while a clip is decoded."""
 
@@ -143,5 +184,5 @@ def _decided(draft: Draft, verdict: Verdict | None, by: Decider, top_n: int) -> 
     """The most likely tokens at each place, of the model that decided it; of the drafting one if that named none."""
     if verdict is not None and verdict.likeliest:
         return chain((("cloud", row) for row in verdict.likeliest), repeat(("cloud", ())))
-    drafted = draft.top(top_n) if verdict is None else draft.top(top_n)[: verdict.accepted + 1]
-    return chain(((by, row) for row in drafted), repeat(("cloud", ())))
+    drafted = draft.likeliest if verdict is None else draft.likeliest[: verdict.accepted + 1]
+    return chain(((by, row[:top_n]) for row in drafted), repeat(("cloud", ())))

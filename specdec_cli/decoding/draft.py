@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import ClassVar, Final
 
 import torch
 
 from specdec_cli.decoding.block import Draft, Enough
-from specdec_cli.decoding.evidence import reads_each_row
 from specdec_cli.decoding.gate import GateState
 from specdec_cli.decoding.next_scores import NextScores
-from specdec_cli.decoding.pick import most_likely
+from specdec_cli.decoding.rows import CANDIDATES, TokenEvidence, most_likely, named, reads_each_row
 from specdec_cli.decoding.scores import draw
 from specdec_cli.models.session import UNREAD
-from specdec_cli.types import ModelWork
+from specdec_cli.types import Candidates, ModelWork
 
 UNREAD_TOKENS: Final = {"cpu": 1}
 """Tokens that are drafted before the host reads them, by type of device; a CPU has nothing to wait for."""
@@ -32,6 +30,7 @@ class _Block:
     written: list[int]  # the text, and the tokens of the block that the host has read
     top_k: int | None  # draw from so many most likely tokens; None: as the settings say
     read: list[torch.Tensor] = field(default_factory=list)  # processed scores with evidence, [1, vocab] each
+    likeliest: list[Candidates] = field(default_factory=list)  # the most likely tokens by these
     rows: list[torch.Tensor] = field(default_factory=list)  # processed scores without evidence yet, [1, vocab] each
     chosen: list[torch.Tensor] = field(default_factory=list)  # tokens by the last rows, by all if drawn: int64 [1] each
     states: list[torch.Tensor] = field(default_factory=list)  # of the generator before each draw; [] without draws
@@ -41,14 +40,18 @@ class _Block:
         self.start = len(self.written)
 
 
-class Drafter:
-    """Proposes tokens from one model's session. A block ends with a stop id, since nothing after it could be kept."""
+class LocalDrafter:
+    """Proposes the blocks of one clip with a model of this process; see `Drafter`.
 
-    is_remote: Literal[False] = False
+    A block ends with a stop id, since nothing after it could be kept. A draft names the `top_n` most likely tokens of
+    each position.
+    """
 
-    def __init__(self, scores: NextScores) -> None:
+    is_remote: ClassVar[bool] = False
+
+    def __init__(self, scores: NextScores, top_n: int = 0) -> None:
         self.scores, self.session, self.stop_ids = scores, scores.session, scores.stop_ids
-        self._settings = scores.pipeline.settings
+        self._settings, self._top_n = scores.pipeline.settings, top_n
         self._generator = torch.Generator().manual_seed(self._settings.seed)
         # on a CPU with a large vocabulary evidence is fetched token by token, and holds the choice as well
         self._reads_each = reads_each_row(self.session.model.device, self.session.vocab_size)
@@ -61,10 +64,6 @@ class Drafter:
     def propose(
         self, text: Sequence[int], k: int, state: GateState, enough: Enough | None = None, top_k: int | None = None
     ) -> Draft:
-        """Up to `k` tokens that continue `text`; fewer if one ends it, the gate stops drafting, or `enough` says so.
-
-        `top_k`: draw each token from so many most likely ones, as a way out of a loop.
-        """
         started_ms, block, ended = self.scores.clock_ms, _Block([*text], top_k), False
         checks, end, written = state.stops or enough is not None, len(text) + k, block.written
         draws = top_k is not None or self._settings.sampling
@@ -75,16 +74,23 @@ class Drafter:
             if steps > 1 or checks or self._reads_each:
                 ended = self._read(block, state, enough)
                 continue
-            drawn = self.scores.drawn(block.rows[-1], block.chosen[-1]) if draws else None
-            written.append(self.scores.choice(written) if drawn is None else drawn)
+            written.append(self.scores.fetched(block.chosen[-1]) if draws else self.scores.row(written).id)
             ended = written[-1] in self.stop_ids
         if block.rows:
             self._read(block, state, None)
         self.scores.tail = written
-        ms = self.scores.clock_ms - started_ms
-        ids, scores = tuple(written[len(text) :]), tuple(block.read) or None
-        instead = self.scores.banned(len(text), len(written))
-        return Draft(ids, scores, gate_state=state, reason=state.reason, ms=ms, instead=instead)
+        return Draft(
+            tuple(written[len(text) :]),
+            tuple(block.read) if self._settings.sampling else None,
+            state,
+            state.reason,
+            self.scores.clock_ms - started_ms,
+            tuple(block.likeliest),
+            self.scores.banned(len(text), len(written)),
+        )
+
+    def close(self) -> None:
+        """Nothing runs between two calls."""
 
     def _unread(self, written: list[int], *, checks: bool) -> int:
         """How many tokens may be drafted before the host reads them; each but the first is fed from the device."""
@@ -108,28 +114,29 @@ class Drafter:
                 block.states.append(self._generator.get_state())
                 block.chosen.append(draw(row.softmax(dim=-1), self._generator))
             elif count > 1:
-                block.chosen.append(most_likely(row)[1])
+                block.chosen.append(most_likely(row))
 
     def _read(self, block: _Block, state: GateState, enough: Enough | None) -> bool:
         """Fetches the chosen tokens with their evidence; drops those after an end; returns whether there is an end."""
-        written = block.written
-        with self.scores.waiting():
-            tokens = state.evidence_on(block.rows, torch.cat(block.chosen) if block.states else None, None)
+        written, listed = block.written, max(CANDIDATES, self._top_n)
+        drawn = torch.cat(block.chosen) if block.states else None
+        rows = self.scores.figures(block.rows, listed, ids=drawn, doubt=True, groups=state.gate.summed)
         known = len(written) - block.start - len(state.evidence)  # of these tokens the host has read the first ones
-        if len(tokens) - known > 1:
-            self.scores.fill_in([token.id for token in tokens[known:-1]])
+        if len(rows) - known > 1:
+            self.scores.fill_in([row.asked for row in rows[known:-1]])
         kept, ended = 0, False
-        for kept, token in enumerate(tokens, start=1):
-            if not math.isfinite(token.entropy):
-                raise self.scores.not_finite()
-            unsure = state.add(token)
+        for kept, row in enumerate(rows, start=1):
+            self.scores.require_finite([row])
+            unsure = state.add(TokenEvidence.of(row))
+            if self._top_n:
+                block.likeliest.append(named(row.candidates[: self._top_n]))
             if kept > known:
-                written.append(token.id)
-                ended = token.id in self.stop_ids or (state.stops and unsure)
+                written.append(row.asked)
+                ended = row.asked in self.stop_ids or (state.stops and unsure)
                 if ended or (enough is not None and enough(state)):
                     ended = True
                     break
-        if block.states and kept < len(tokens):
+        if block.states and kept < len(rows):
             self._generator.set_state(block.states[kept])  # as if the dropped tokens had never been drawn
         block.read += block.rows[:kept]
         block.rows, block.chosen, block.states = [], [], []

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from specdec_cli.config.schema import Config
-from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
+from specdec_cli.decoding.rows import Groups, TokenEvidence
 from specdec_cli.errors import DecodingError
 from specdec_cli.types import DEFAULT_THRESHOLDS, LOW_IS_UNSURE, TOKEN_GATES, GateName, Reason
 
@@ -45,6 +44,13 @@ class Gate:
         threshold = DEFAULT_THRESHOLDS.get(name, 0.0) if given is None else given
         wake = threshold if settings.wake is None else settings.wake
         return cls(name, threshold, wake=wake, stop_drafting=settings.stop_drafting, groups=groups)
+
+    @property
+    def summed(self) -> Groups | None:
+        """The groups of tokens that it reads scores by. Raises DecodingError if it needs some and has none."""
+        if self.name == "class-entropy" and self.groups is None:
+            raise DecodingError("the gate 'class-entropy' has no groups of tokens")
+        return self.groups
 
     def open(self, *, waking: bool = False, whole: bool = False) -> GateState:
         """Begins a block.
@@ -89,18 +95,6 @@ class GateState:
             return self._draw
         own = {"margin": token.margin, "logprob": token.logprob, "class-entropy": token.class_entropy}
         return own.get(self.gate.name, token.entropy)
-
-    def evidence_on(
-        self, scores: torch.Tensor | Sequence[torch.Tensor], ids: Sequence[int] | torch.Tensor | None, name: str | None
-    ) -> list[TokenEvidence]:
-        """The evidence on drafted tokens by their processed scores [m, vocab], or parts of them; see `evidence_of`."""
-        if self.gate.name == "class-entropy" and self.gate.groups is None:
-            raise DecodingError("the gate 'class-entropy' has no groups of tokens")
-        return evidence_of(scores, ids, self.gate.groups, name)
-
-    def read(self, scores: torch.Tensor, ids: Sequence[int], name: str = "the model") -> bool:
-        """Adds drafted tokens by their processed scores [m, vocab]; returns whether they escalate the block."""
-        return [self.add(token) for token in self.evidence_on(scores, ids, name)][-1]
 
     @property
     def escalates(self) -> bool:

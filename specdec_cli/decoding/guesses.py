@@ -105,7 +105,7 @@ class Guesses:
         """How many tokens may be guessed after `text`."""
         return min(self.most, self.longest - 1 - len(text))
 
-    def after(self, text: Sequence[int]) -> tuple[int, ...]:
+    def following(self, text: Sequence[int]) -> tuple[int, ...]:
         """Tokens that may follow `text`."""
         return self.table.guess(self.key, text, self.room(text))
 

@@ -1,34 +1,32 @@
-"""The decoding loop: draft, verify, commit, stop. It knows token ids only.
+"""The decoding loop, as the papers on speculative decoding write it: draft, gate, verify, commit.
 
-The gate reads each token while it is drafted; `Draft.reason` says what it decided.
+It knows token ids only. The gate reads each token while it is drafted; `Draft.reason` says what it decided.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from specdec_cli.config.decoding_schema import DecodingConfig
-from specdec_cli.decoding.block import AnyDrafter, AnyVerifier, Block, Draft, Enough, Event, Verdict, outcome
-from specdec_cli.decoding.failures import Failures
+from specdec_cli.decoding.block import Block, Draft, Drafter, Enough, Event, Verdict, Verifier, outcome
 from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.length import SOLO_BLOCK, BlockLength
 from specdec_cli.decoding.prefill import CloudPrefill
 from specdec_cli.decoding.stop import StopRules, TextEnd
-from specdec_cli.decoding.work import ClipWork, Clock
 from specdec_cli.errors import CloudError, EdgeError
-from specdec_cli.types import Finished, FinishReason, Sent
+from specdec_cli.types import Decider, Finished, FinishReason, ModelWork, Prefill, Sent
 
 
 @dataclass(eq=False)
 class Loop:
     """Decodes one clip."""
 
-    # the edge, or a loaded cloud that writes alone; None if a remote cloud writes alone
-    drafter: AnyDrafter | None
-    verifier: AnyVerifier | None  # the cloud; None if the drafter writes alone
+    drafter: Drafter | None  # the edge, or a loaded cloud that writes alone; None: a remote cloud writes alone
+    verifier: Verifier | None  # the cloud; None if the drafter writes alone
     gate: Gate
     stop: StopRules
     settings: DecodingConfig
@@ -38,59 +36,37 @@ class Loop:
     finish: FinishReason | None = field(default=None, init=False)  # why the text has ended; None: it goes on
 
     def __post_init__(self) -> None:
-        self._length = BlockLength(self.settings)
-        self._end = TextEnd(self.stop)
-        self._failures = Failures(self.settings)
+        self._length, self._end = BlockLength(self.settings), TextEnd(self.stop)
+        self._failed = dict[Decider, str]()  # model -> why the other one writes the rest: one at most
+        self._prefilled = set[Decider]()  # models whose prefill was reported
+        self._began = 0.0  # `time.perf_counter`, without the time that the reader of the events takes
 
     def run(self) -> Generator[Event, None, None]:
         """Yields a Prefill per model, a Block per round, and Finished. Closing it cancels what is running."""
-        clock, work = Clock(), ClipWork(self)
-        blocks, ttft_ms = list[Block](), 0.0
+        self._began, ttft_ms, index = time.perf_counter(), 0.0, 0
         try:
             self._prefill_early()
-            for event in self._rounds():
-                if isinstance(event, Sent):
-                    yield from clock.paused(event)
-                    continue
-                blocks.append(event)
-                ttft_ms = ttft_ms or clock.ms
-                yield from clock.paused(*work.new_prefills(), event)
-            total_ms = clock.ms
-            tokens = [token for block in blocks for token in block.tokens]
-            work.learn(tokens)
+            while self.finish is None:
+                draft, verdict = self._draft(), None
+                if (cloud := self._cloud) is not None and (draft.reason or not draft.ids):
+                    if cloud.is_remote or self.settings.cloud_prefill == "overlap":  # it may last
+                        yield from self._untimed(Sent(index, draft.ids))
+                    verdict = self._verify(cloud, draft)
+                    if verdict is None and not draft.ids:
+                        continue  # the cloud failed, and the edge writes this block
+                block = self._commit(index, draft, verdict)
+                ttft_ms = ttft_ms or self._ms
+                yield from self._untimed(*self._new_prefills(), block)
+                index += 1
+            total_ms = self._ms
         finally:
             for model in (self.verifier, self.drafter):
-                if model is not None and model.is_remote:
+                if model is not None:
                     model.close()
             self.prefill.close()
         # only after `close`: a cloud that was still reading the clip has worked as well
-        assert self.finish is not None
-        guessed, guesses_kept = work.guesses
-        yield Finished(
-            self.text,
-            self.finish,
-            work.edge,
-            work.cloud,
-            ttft_ms,
-            total_ms,
-            degraded=self._failures.degraded,
-            guessed=guessed,
-            guesses_kept=guesses_kept,
-        )
-
-    def _rounds(self) -> Iterator[Sent | Block]:
-        """The rounds: yields each block when it is committed, and `Sent` before the cloud gets it, if that may last."""
-        index = 0
-        while self.finish is None:
-            draft, verdict = self._draft(), None
-            if (cloud := self._cloud) is not None and (draft.reason or not draft.ids):
-                if cloud.is_remote or self.settings.cloud_prefill == "overlap":
-                    yield Sent(index, draft.ids)
-                verdict = self._verify(cloud, draft)
-                if verdict is None and not draft.ids:
-                    continue  # the cloud failed, and the edge writes this block
-            yield self._commit(index, draft, verdict)
-            index += 1
+        edge, cloud_work = self._work("edge"), self._work("cloud")
+        yield Finished(self.text, self.finish, edge, cloud_work, ttft_ms, total_ms, self._degraded)
 
     def _draft(self) -> Draft:
         """The edge's block; without an edge, or if it fails, an empty one: the cloud writes it."""
@@ -98,10 +74,12 @@ class Loop:
             try:
                 return self._draft_with(edge)
             except EdgeError as error:
-                self._failures.of_edge(error, cloud_left=self._cloud is not None)
+                if self._cloud is None or self.settings.edge_failed != "cloud":
+                    raise
+                self._failed["edge"] = error.message
         return Draft(reason="always" if self.settings.mode == "lossless" else None)
 
-    def _draft_with(self, edge: AnyDrafter) -> Draft:
+    def _draft_with(self, edge: Drafter) -> Draft:
         """Drafts a block. `reason` says why to verify it: the gate, a loop, or a refusal in the text."""
         settings, start, available = self.settings, len(self.text), self._cloud is not None
         whole = settings.defers and available
@@ -114,7 +92,7 @@ class Loop:
             draft = replace(draft, reason=self.stop.fault(self.text, draft.ids))
         return draft
 
-    def _leave_loop(self, edge: AnyDrafter, looping: Draft, size: int) -> Draft:
+    def _leave_loop(self, edge: Drafter, looping: Draft, size: int) -> Draft:
         """The draft that ends in a loop, to be verified; if the cloud cannot help, `size` tokens that are drawn."""
         if self._may_break_out:
             self._end.leave()
@@ -127,34 +105,18 @@ class Loop:
     def _enough(self, *, whole: bool) -> Enough | None:
         """A rule that may end the next block before its most tokens; `whole`: it is a deferred draft."""
         if whole:
-            return partial(self._end.reached, self.text) if self.stop.reads_text else None
+            kept = self.settings.mode == "hybrid"  # without a verdict
+            return partial(self._end.reached, self.text, kept) if self.stop.reads_text else None
         return self._length.enough if self.settings.adapts else None
 
     def _propose(
-        self, edge: AnyDrafter, size: int, state: GateState, enough: Enough | None, top_k: int | None = None
+        self, edge: Drafter, size: int, state: GateState, enough: Enough | None, top_k: int | None = None
     ) -> Draft:
         """Up to `size` tokens of the edge; see `Drafter.propose`."""
         with self._waits_for(edge):
             draft = edge.propose(self.text, size, state, enough, top_k)
         self._length.add_draft(draft)
         return draft
-
-    def _verify(self, cloud: AnyVerifier, draft: Draft) -> Verdict | None:
-        """The cloud's verdict on a block, and tokens of its own; None if it fails and the edge writes the rest."""
-        run_on = 0 if draft.ids else self._length.written_alone(len(self.text), edge_left=self._edge is not None)
-        self.prefill.join()
-        try:
-            with self._waits_for(cloud):
-                verdict = cloud.verify(self.text, draft, run_on)
-        except CloudError as error:
-            self._failures.of_cloud(error, edge_left=self._edge is not None)
-            return None
-        self._length.add_verdict(draft, verdict)
-        return verdict
-
-    def _waits_for(self, model: AnyDrafter | AnyVerifier) -> AbstractContextManager[None]:
-        """Around a call of a model. While a remote one answers, forwards of other clips do not wait for this clip."""
-        return self.prefill.step_aside() if model.is_remote else nullcontext()
 
     def _prefill_early(self) -> None:
         """Lets the cloud read the clip before any block escalates, if the settings say so."""
@@ -163,7 +125,30 @@ class Loop:
         try:
             self.prefill.begin(self.verifier)
         except CloudError as error:
-            self._failures.of_cloud(error, edge_left=self._edge is not None)
+            self._leave_to_edge(error)
+
+    def _verify(self, cloud: Verifier, draft: Draft) -> Verdict | None:
+        """The cloud's verdict on a block, and tokens of its own; None if it fails and the edge writes the rest."""
+        run_on = 0 if draft.ids else self._length.written_alone(len(self.text), edge_left=self._edge is not None)
+        self.prefill.join()
+        try:
+            with self._waits_for(cloud):
+                verdict = cloud.verify(self.text, draft, run_on)
+        except CloudError as error:
+            self._leave_to_edge(error)
+            return None
+        self._length.add_verdict(draft, verdict)
+        return verdict
+
+    def _leave_to_edge(self, error: CloudError) -> None:
+        """Leaves the rest to the edge; raises `error` if there is none left, or the settings do not allow it."""
+        if self._edge is None or not self.settings.degrades:
+            raise error
+        self._failed["cloud"] = error.message
+
+    def _waits_for(self, model: Drafter | Verifier) -> AbstractContextManager[None]:
+        """Around a call of a model. While a remote one answers, forwards of other clips do not wait for this clip."""
+        return self.prefill.step_aside() if model.is_remote else nullcontext()
 
     def _commit(self, index: int, draft: Draft, verdict: Verdict | None) -> Block:
         """Adds a block to the text, up to where a stop rule or a loop ends it."""
@@ -175,17 +160,54 @@ class Loop:
         return Block(index, replace(draft, scores=None), verdict, tuple(tokens[: end - start]))
 
     @property
-    def _edge(self) -> AnyDrafter | None:
+    def _edge(self) -> Drafter | None:
         """The drafter; None once it has failed."""
-        return self.drafter if self._failures.edge is None else None
+        return None if "edge" in self._failed else self.drafter
 
     @property
-    def _cloud(self) -> AnyVerifier | None:
+    def _cloud(self) -> Verifier | None:
         """The verifier; None once it has failed."""
-        return self.verifier if self._failures.cloud is None else None
+        return None if "cloud" in self._failed else self.verifier
 
     @property
     def _may_break_out(self) -> bool:
         """Whether the edge may leave a loop. A text that must equal the cloud's is never changed, only ended."""
-        free = self.settings.mode in ("hybrid", "edge") or self._failures.cloud is not None
-        return free and self._edge is not None
+        return self._edge is not None and (self.settings.mode in ("hybrid", "edge") or "cloud" in self._failed)
+
+    @property
+    def _degraded(self) -> str | None:
+        """Why one model wrote the rest of the clip alone; None if both lasted."""
+        if (reason := self._failed.get("edge")) is not None:
+            return f"{reason}; from there on the cloud wrote alone"
+        reason = self._failed.get("cloud")
+        if reason is not None and self.settings.mode == "lossless":
+            return f"{reason}; from there on the text is the edge's own, and not lossless"
+        return reason
+
+    def _work(self, role: Decider) -> ModelWork | None:
+        """A model's work so far; None if the mode does not use it. In cloud mode a loaded cloud is the drafter."""
+        alone = self.settings.mode == "cloud"
+        if role == "edge":
+            model: Drafter | Verifier | None = None if alone else self.drafter
+        else:
+            model = self.verifier or (self.drafter if alone else None)
+        return None if model is None else model.work
+
+    def _new_prefills(self) -> Iterator[Prefill]:
+        """Yields each model's prefill, once, when it is done. A vLLM server reports none."""
+        roles: tuple[Decider, ...] = ("edge", "cloud")
+        for role in roles:
+            work = self._work(role)
+            if work is not None and work.prefill_ms > 0 and role not in self._prefilled:
+                self._prefilled.add(role)
+                yield Prefill(role, work.prompt_tokens, work.encoder_ms, work.prefill_ms)
+
+    def _untimed(self, *events: Event) -> Iterator[Event]:
+        """Yields events; the clock stands still while they are read."""
+        began = time.perf_counter()
+        yield from events
+        self._began += time.perf_counter() - began
+
+    @property
+    def _ms(self) -> float:
+        return (time.perf_counter() - self._began) * 1e3

@@ -11,18 +11,17 @@ is first used: rows behind a wrong guess are never judged. Its bans depend on th
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import torch
 
 from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.decoding.guesses import Guesses
-from specdec_cli.decoding.pick import Likeliest, ScoreReading, choices, finite_choices, likeliest, not_finite, readings
+from specdec_cli.decoding.rows import Row, read
 from specdec_cli.decoding.scores import LogitsPipeline
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session, shared_length
@@ -47,15 +46,13 @@ class NextScores:
     ) -> None:
         self.session, self.pipeline, self.sound = session, LogitsPipeline(settings, session), sound
         self._blocked_s = 0.0  # in calls of the session
-        self.guessed = self.guesses_kept = 0  # tokens; each that was kept saved a forward
         self.tail = list[int]()  # the text of the last block, and the block
         self.stop_ids = frozenset(stop_ids)
         self._guesses = guesses if guesses is not None and guesses.most else None
         self._text: list[int] = []  # the text that was scored, guesses included
         self._rows = torch.empty(0)  # [n, vocab]: row i is after `_text[: _start + i]`, before temperature
         self._start = 1  # tokens of `_text` before the first row; without rows, one more than it has
-        self._choices = list[int | None]()  # the most likely token of the first rows, once fetched; None: not finite
-        self._likeliest = list[Likeliest]()  # for the sound, of the first rows, once they were fetched
+        self._read = list[Row]()  # the figures of the first rows, once they were fetched
         self._judged = 0  # rows, from the first, in which the sound has banned what it bans
         self._instead = dict[int, int]()  # tokens before a row -> its most likely token, which the sound banned
         self._sure = 0  # tokens of `_text` that are no guesses, or guesses that stood
@@ -73,7 +70,7 @@ class NextScores:
         if known < positions:
             self._score(text, first, known, self._next_guess(text) if guesses else ())
         elif len(text) > self._sure:
-            self.guesses_kept += len(text) - self._sure
+            self._count(guesses_kept=len(text) - self._sure)
             self._sure = len(text)
         at = first - self._start
         if self.sound is not None and self._judged < at + positions:
@@ -98,30 +95,31 @@ class NextScores:
         if self._guesses is not None:
             self._guesses.table.learn(self._guesses.key, text, own)
 
-    def choice(self, text: Sequence[int]) -> int:
-        """The most likely token after `text`, which was scored. One fetch takes the tokens of all kept rows."""
+    def row(self, text: Sequence[int]) -> Row:
+        """The figures of the row after `text`, which was scored. One fetch takes those of all kept rows.
+
+        Raises ScoresError if the row is no distribution.
+        """
         at = len(text) - self._start
-        if len(self._choices) <= at:
-            with self.waiting():
-                self._choices += finite_choices(self._rows[len(self._choices) :])
-        if (found := self._choices[at]) is None:
-            raise self.not_finite()
-        return found
+        self._fetch(at + 1)
+        self.require_finite(self._read[at : at + 1])
+        return self._read[at]
 
-    def drawn(self, scores: torch.Tensor, chosen: torch.Tensor) -> int:
-        """The id of a token, int64 [1] on the device, that was drawn by scores [1, vocab]."""
+    def fetched(self, token: torch.Tensor) -> int:
+        """A token, int64 [1] on the device, that was drawn."""
         with self.waiting():
-            return choices(scores, self._name, chosen)[0]
+            return int(token)
 
-    def readings(self, scores: torch.Tensor, passes: torch.Tensor | None, listed: int) -> list[ScoreReading]:
-        """The figures that a verdict needs of rows of scores; see `pick.readings`."""
+    def figures(self, scores: torch.Tensor | Sequence[torch.Tensor], listed: int, **wanted: Any) -> list[Row]:
+        """The figures of rows of scores that `after` gave; see `rows.read`."""
         with self.waiting():
-            return readings(scores, passes, listed)
+            return read(scores, listed, **wanted)
 
-    def not_finite(self) -> DecodingError:
-        """The error for a row that is used and not finite. The session is closed."""
-        self._drop()
-        return not_finite(self._name)
+    def require_finite(self, rows: Iterable[Row]) -> None:
+        """Raises ScoresError if one of these rows is no distribution."""
+        with self.waiting():
+            for row in rows:
+                row.require_finite(self._name)
 
     @property
     def guesses(self) -> bool:
@@ -160,15 +158,18 @@ class NextScores:
             raise
         if self._on_cpu:
             return
-        waited_s, work = time.perf_counter() - started, self.session.work
+        waited_s = time.perf_counter() - started
         self._blocked_s += waited_s
-        field = "step_ms" if self._stepped else "prefill_ms"
-        self.session.work = replace(work, **{field: getattr(work, field) + waited_s * 1e3})
+        self._count(**{"step_ms" if self._stepped else "prefill_ms": waited_s * 1e3})
 
     @property
     def clock_ms(self) -> float:
         """A clock of the work on this clip. Of calls of the session, it counts only the time of steps, not prefills."""
         return (time.perf_counter() - self._blocked_s) * 1e3 + self.session.work.step_ms
+
+    def _count(self, **more: float) -> None:
+        work = self.session.work
+        self.session.work = replace(work, **{name: getattr(work, name) + count for name, count in more.items()})
 
     def _known(self, text: Sequence[int], first: int) -> int:
         """How many rows are kept of those after `text[:first]`, `text[: first + 1]` and so on."""
@@ -185,32 +186,35 @@ class NextScores:
         rows = self.pipeline(scored, logits)
         old = slice(at, at + known) if known else slice(0)
         self._keep(scored, torch.cat((self._rows[old], rows)) if known else rows, len(text), old)
-        self.guessed += len(guess)
+        if guess:
+            self._count(guessed=len(guess))
         self._stepped = self.session.work.encoder_passes == passes
+
+    def _fetch(self, count: int) -> None:
+        """Fetches the figures of the first `count` rows, unless they are there: those of all kept rows at once."""
+        if len(self._read) < count:
+            with self.waiting():
+                self._read += read(self._rows[len(self._read) :], JUDGED if self.sound else 1)
 
     def _judge(self, text: Sequence[int], sound: Bans, end: int) -> None:
         """Lets the sound ban tokens in the rows before `end`, which follow prefixes of `text`, each by its own history.
 
         One fetch takes what it judges of all kept rows; there is another one where it bans a row's most likely token.
+        A row that is no distribution is left as it is: a text that needs it fails.
         """
-        if len(self._likeliest) < end:
-            with self.waiting():
-                self._likeliest += likeliest(self._rows[len(self._likeliest) :], JUDGED)
-        for row in range(self._judged, end):
-            length, found = self._start + row, self._likeliest[row]
+        self._fetch(end)
+        for at in range(self._judged, end):
+            length = self._start + at
+            found = self._read[at]
             self._instead.pop(length, None)
-            if not math.isfinite(found.best):  # a text that needs the row fails
-                self._choices[row:] = [None]
+            if not found.is_finite or not (banned := sound(text[:length], found.candidates)):
                 continue
-            if banned := sound(text[:length], found.candidates):
-                self._rows = self._rows.clone()  # the rows that were given away stay as they are
-                self._rows[row, list(banned)] = -torch.inf
+            self._rows = self._rows.clone()  # the rows that were given away stay as they are
+            self._rows[at, list(banned)] = -torch.inf
             if found.id in banned:
                 self._instead[length] = found.id
                 with self.waiting():
-                    self._choices[row:] = finite_choices(self._rows[row : row + 1])
-            else:
-                self._choices[row:] = [found.id]
+                    (self._read[at],) = read(self._rows[at : at + 1], JUDGED)
         self._judged = end
 
     def _drop(self) -> None:
@@ -222,7 +226,7 @@ class NextScores:
         """Replaces the rows; the first ones are the `old` ones."""
         self._text, self._rows, self._sure = text, rows, sure
         self._start = len(text) + 1 - rows.shape[0]
-        self._choices, self._likeliest = self._choices[old], self._likeliest[old]
+        self._read = self._read[old]
         self._judged = len(range(self._judged)[old])
 
     def _next_guess(self, text: Sequence[int]) -> tuple[int, ...]:
@@ -233,6 +237,6 @@ class NextScores:
         if 0 < end < len(self.tail) and shared_length(self.tail, text) >= end - 1:
             guess = tuple(self.tail[end : end + guesses.room(text)])
         else:
-            guess = guesses.after(text)
+            guess = guesses.following(text)
         stops = (index for index, id_ in enumerate(guess) if id_ in self.stop_ids)
         return guess[: next(stops, len(guess))]

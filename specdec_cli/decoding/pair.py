@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
-from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.config.schema import Config
 from specdec_cli.decoding.guesses import OWN_SOURCES, Guesses, GuessTable, key_of
-from specdec_cli.decoding.length import capacity
+from specdec_cli.decoding.remote import Remote, RemoteEdge
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.processor import Processor, Prompt, require_lossless, same_prompts, shared_vocab_size
 from specdec_cli.types import Decider, Mode, Source
@@ -19,28 +18,23 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from specdec_cli.cloud.remote import RemoteModel
-    from specdec_cli.cloud.vllm import Vllm
-    from specdec_cli.decoding.next_scores import Bans, NextScores
     from specdec_cli.models.audio_lm import AudioLM
-    from specdec_cli.models.engine import Engine
 
-
-Prompts = tuple[Prompt | None, Prompt | None]
-"""A clip's prompt for the edge and for the cloud; None for one that does not take part."""
+Prompts = tuple[Prompt | None, Callable[[], Prompt] | None]
+"""A clip's prompt for the edge, and what makes that for the cloud; None for a model that does not take part."""
 
 
 @dataclass(frozen=True)
 class Pair:
     """The models of a run; either may be absent if no mode needs it."""
 
-    edge: AudioLM | Vllm | None
-    cloud: AudioLM | RemoteModel | None
+    edge: AudioLM | RemoteEdge | None
+    cloud: AudioLM | Remote | None
     vocab_size: int  # leading token ids that both may use
     guess_table: GuessTable = field(default_factory=GuessTable, compare=False, repr=False)  # of their captions so far
 
     @classmethod
-    def of(cls, edge: AudioLM | Vllm | None, cloud: AudioLM | RemoteModel | None) -> Pair:
+    def of(cls, edge: AudioLM | RemoteEdge | None, cloud: AudioLM | Remote | None) -> Pair:
         """The pair of two models, at least one of them not None, once they are found to work together.
 
         Raises TokenizerMismatchError if they share too little vocabulary, ConfigError if their sampling rates differ.
@@ -57,9 +51,9 @@ class Pair:
             require_lossless(self.cloud.processor, self.vocab_size)
 
     @property
-    def models(self) -> dict[Decider, AudioLM | RemoteModel]:
+    def models(self) -> dict[Decider, AudioLM | Remote]:
         """The models that take part, by role, the edge first."""
-        both: dict[Decider, AudioLM | RemoteModel | None] = {"edge": self.edge, "cloud": self.cloud}
+        both: dict[Decider, AudioLM | Remote | None] = {"edge": self.edge, "cloud": self.cloud}
         return {role: model for role, model in both.items() if model is not None}
 
     @property
@@ -68,7 +62,7 @@ class Pair:
         return tuple(model for model in self.models.values() if not model.is_remote)
 
     @property
-    def remotes(self) -> tuple[RemoteModel, ...]:
+    def remotes(self) -> tuple[Remote, ...]:
         """The remote models, the edge first."""
         return tuple(model for model in self.models.values() if model.is_remote)
 
@@ -78,20 +72,27 @@ class Pair:
         return None if model is None or model.is_remote else model
 
     @property
-    def writer(self) -> Processor:
+    def processor(self) -> Processor:
         """The processor that turns token ids into text. Either model's would do: over the shared ids they agree."""
         return next(iter(self.models.values())).processor
 
     def prompts(self, config: Config, samples: npt.NDArray[np.float32], instruction: str) -> Prompts:
-        """The prompts of a clip, mono samples [n], for edge and cloud; made once if both take the same."""
-        made: dict[str, Prompt] = {}
-        found: dict[Decider, Prompt] = {}
-        for role, model in self.models.items():
-            asked = config.instruction_of(role, instruction)
-            if not (asked in made and self._alike):
-                made[asked] = model.processor.prompt(samples, asked, config.prompt.system)
-            found[role] = made[asked]
-        return found.get("edge"), found.get("cloud")
+        """The prompts of a clip, mono samples [n].
+
+        One prompt serves both models if they take the same. Otherwise that of a cloud that may never be called is made
+        when it is called.
+        """
+        asked = {role: config.instruction_of(role, instruction) for role in self.models}
+        makers = {
+            role: cache(partial(model.processor.prompt, samples, asked[role], config.prompt.system))
+            for role, model in self.models.items()
+        }
+        edge, cloud = makers.get("edge"), makers.get("cloud")
+        if edge is not None and cloud is not None and asked["edge"] == asked["cloud"] and self._alike:
+            cloud = edge
+        elif cloud is not None and not (config.decoding.mode == "hybrid" and config.decoding.cloud_prefill == "lazy"):
+            cloud()
+        return None if edge is None else edge(), cloud
 
     @cached_property
     def _alike(self) -> bool:
@@ -125,22 +126,3 @@ class Pair:
             model, guesses = self.local(role), self.guesses(role, instruction, config)
             if model is not None and guesses is not None and weights.get(role, "") == model.weights:
                 guesses.table.learn(guesses.key, ids, [source in own for source in sources])
-
-    def next_scores(
-        self,
-        role: Decider,
-        prompt: Prompt | None,
-        settings: DecodingConfig,
-        stop_ids: Collection[int],
-        engine: Engine | None = None,
-        guesses: Guesses | None = None,
-        sound: Bans | None = None,
-    ) -> NextScores:
-        """The next-token scores of a loaded model for a clip, with a fresh session."""
-        from specdec_cli.decoding.next_scores import NextScores
-        from specdec_cli.models.session import Session
-
-        model = self.local(role)
-        assert model is not None and prompt is not None, "checked when the pair was made"  # noqa: PT018
-        session = Session(model, prompt, capacity(settings), self.vocab_size, engine)
-        return NextScores(session, settings, stop_ids, guesses, sound)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal
 
-from specdec_cli.decoding.block import AnyVerifier
+from specdec_cli.decoding.block import Verifier
 
 
 @dataclass(eq=False)
@@ -26,7 +26,7 @@ class CloudPrefill:
     _thread: ThreadPoolExecutor | None = field(default=None, init=False)
     _reading: Future[None] | None = field(default=None, init=False)
 
-    def begin(self, cloud: AnyVerifier) -> None:
+    def begin(self, cloud: Verifier) -> None:
         """Lets the cloud read the clip now, unless it does so at its first call."""
         if self.when == "early":
             with self.step_aside() if cloud.is_remote else nullcontext():

@@ -94,7 +94,7 @@ class LoopRule:
     period: int  # longest unit, tokens; 0: no detection
     repeats: int  # times that it must stand in a row; a unit of one token at least four times
 
-    def after(self, loops: int) -> LoopRule:
+    def widened(self, loops: int) -> LoopRule:
         """The rule after `loops` loops that were left: those may be parts of a longer unit that repeats."""
         return LoopRule(self.period * max(self.repeats * loops, 1), self.repeats)
 
@@ -126,16 +126,19 @@ class TextEnd:
     @property
     def loop_rule(self) -> LoopRule:
         """What counts as a loop after those that were left."""
-        return self._rules.loop.after(self._loops)
+        return self._rules.loop.widened(self._loops)
 
     def loops(self, text: Sequence[int], start: int) -> bool:
         """Whether a prefix of `text`, longer than `start`, ends in a loop."""
         return self.loop_rule.end(text, start) is not None
 
-    def reached(self, text: Sequence[int], state: GateState) -> bool:
-        """Whether the text ends with the last token of the drafted block so far, whose evidence `state` holds."""
+    def reached(self, text: Sequence[int], kept: bool, state: GateState) -> bool:
+        """Whether the text ends with the last token of the drafted block so far, whose evidence `state` holds.
+
+        `kept`: the draft may be kept without a verdict.
+        """
         drafted = (*text, *(token.id for token in state.evidence))
-        return self._rules.first_stop(drafted, len(drafted) - 1, kept=True) is not None
+        return self._rules.first_stop(drafted, len(drafted) - 1, kept=kept) is not None
 
     def leave(self) -> None:
         """Counts a loop that the edge may leave."""

@@ -2,65 +2,71 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from functools import cached_property
+from typing import ClassVar
 
 import torch
 
 from specdec_cli.config.decoding_schema import AcceptanceRules
-from specdec_cli.decoding.accept import Synonyms, accept_block, passing, speculative_sampling
+from specdec_cli.decoding.accept import Synonyms, accept_block, speculative_sampling
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.next_scores import NextScores
-from specdec_cli.decoding.pick import ScoreReading, choices
-from specdec_cli.decoding.scores import draw, generator_for
+from specdec_cli.decoding.rows import Row, named
+from specdec_cli.decoding.scores import draw, generator_for, placed
 from specdec_cli.models.selftest import tie_tolerance
-from specdec_cli.types import ModelWork
+from specdec_cli.models.session import Session
+from specdec_cli.types import AcceptanceName, ModelWork
 
 
 @dataclass(eq=False)
 class LocalVerifier:
-    """Verifies the blocks of one clip with a model of this process; `RemoteVerifier` does the same with a remote one.
+    """Verifies the blocks of one clip with a model of this process; see `Verifier`.
 
     A verdict names the `top_n` most likely tokens of each position that it decides. Nothing is generated past `most`
     tokens of text.
     """
 
-    scores: NextScores
+    make_scores: Callable[[], NextScores]  # called when the cloud is first needed
     rules: AcceptanceRules
     most: int
     top_n: int = 0
     synonyms: Synonyms = field(default_factory=dict)
-    is_remote: ClassVar[Literal[False]] = False
+    is_remote: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        self.session, self._tolerance = self.scores.session, tie_tolerance(self.scores.session.model.dtype)
+    @cached_property
+    def scores(self) -> NextScores:
+        """The cloud's scores, with a fresh session."""
+        return self.make_scores()
+
+    @property
+    def session(self) -> Session:
+        """The cloud's session."""
+        return self.scores.session
 
     @property
     def work(self) -> ModelWork:
-        """What the model has done for this clip."""
-        return self.session.work
+        return self.session.work if "scores" in vars(self) else ModelWork()
+
+    @cached_property
+    def _rule(self) -> AcceptanceName:
+        return self.rules.in_force(sampling=self.scores.pipeline.settings.sampling)
 
     @torch.inference_mode()
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        """The verdict on `draft` after `text`: one forward scores m + 1 positions, then the rule decides.
-
-        After its own token the cloud generates at most `run_on` more, in `Verdict.run_on`. Without drafted tokens it
-        only generates. Two calls with the same arguments return the same verdict but for times.
-        """
         started_ms, passes = self.scores.clock_ms, self.session.work.encoder_passes
-        proposed, settings = [*text, *draft.ids], self.scores.pipeline.settings
-        rule, draws = self.rules.in_force(sampling=settings.sampling), draws_at(settings.seed, len(text))
+        tolerance = tie_tolerance(self.session.model.dtype)
+        proposed, draws = [*text, *draft.ids], draws_at(self.scores.pipeline.settings.seed, len(text))
         scores = self.scores.after(proposed, len(draft.ids) + 1, guesses=run_on > 0)
         self.scores.tail = proposed
-        decided = self.scores.readings(scores, passing(draft, scores, self.rules, rule), self.top_n)
-        if rule == "sampling":
+        rows = self._rows(scores, draft.ids)
+        if self._rule == "sampling":
             accepted, token = speculative_sampling(draft, scores, draws)
         else:
-            accepted = accept_block(draft, decided, rule, self.synonyms)
-            token = self._own(scores[accepted], decided[accepted], draws)
-        del decided[accepted + 1 :]  # no text needs these rows
+            accepted = accept_block(self.rules, self._rule, rows[:-1], self.synonyms)
+            token = self._own(scores[accepted], rows[accepted], draws)
+        decided = rows[: accepted + 1]  # no text needs the others
         written = [*proposed[: len(text) + accepted], token]
         verified = len(written)
         longest = min(verified + run_on, self.most)
@@ -68,31 +74,43 @@ class LocalVerifier:
             longest = verified
         while len(written) < longest and written[-1] not in self.scores.stop_ids:
             scores = self.scores.after(written)
-            decided += self.scores.readings(scores, None, self.top_n)
+            decided += self._rows(scores, ())
             written.append(self._own(scores[0], decided[-1], draws))
+        ended = accepted > 0 and proposed[len(text) + accepted - 1] in self.scores.stop_ids
+        self.scores.require_finite(decided[:accepted] if ended else decided)
         instead = self.scores.banned(len(text), len(written))
         self.scores.drop_before(written)
-        ended = accepted > 0 and proposed[len(text) + accepted - 1] in self.scores.stop_ids
-        if not all(math.isfinite(row.best) for row in (decided[:accepted] if ended else decided)):
-            raise self.scores.not_finite()
-        ties = sum(row.ties(self._tolerance) for row in decided)
-        ms, prefilled = self.scores.clock_ms - started_ms, self.session.work.encoder_passes > passes
-        likeliest = tuple(row.candidates for row in decided) if self.top_n else None
-        run_on_ids = tuple(written[verified:])
-        return Verdict(accepted, token, run_on_ids, ties, ms, prefilled, likeliest=likeliest, instead=instead)
+        return Verdict(
+            accepted,
+            token,
+            tuple(written[verified:]),
+            near_ties=sum(row.ties(tolerance) for row in decided),
+            ms=self.scores.clock_ms - started_ms,
+            prefilled=self.session.work.encoder_passes > passes,
+            likeliest=tuple(named(row.candidates[: self.top_n]) for row in decided) if self.top_n else None,
+            instead=instead,
+        )
 
-    def _own(self, scores: torch.Tensor, row: ScoreReading, draws: torch.Generator) -> int:
+    def prefill(self) -> None:
+        """Reads the clip and the prompt. Scores that are not finite fail here."""
+        if not self.session.is_read:
+            logits = self.session.logits(())  # not within `figures`: the session counts its own time
+            self.scores.require_finite(self.scores.figures(logits, 1))
+
+    def close(self) -> None:
+        """Nothing runs between two calls."""
+
+    def _rows(self, scores: torch.Tensor, drafted: Sequence[int]) -> list[Row]:
+        """The figures of rows [m + 1, vocab], each but the last asked about a drafted token."""
+        listed = max(self.top_n, self.rules.rank) if self._rule == "rank" else self.top_n
+        asked = placed([*drafted, 0], scores.device) if drafted else None
+        return self.scores.figures(scores, listed, ids=asked, spread=True, doubt=self._rule == "typical")
+
+    def _own(self, scores: torch.Tensor, row: Row, draws: torch.Generator) -> int:
         """The cloud's own token by its processed scores [vocab]: the most likely one, or one that is drawn."""
         if not self.scores.pipeline.settings.sampling:
             return row.id
         return int(draw(scores.softmax(dim=-1)[None], draws))
-
-    def prefill(self) -> None:
-        """Reads the clip and the prompt ahead of need. Scores that are not finite fail here."""
-        if not self.session.is_read:
-            logits = self.session.logits(())  # not within `waiting`: the session counts its own time
-            with self.scores.waiting():
-                choices(logits, self.session.model.name)
 
 
 def draws_at(seed: int, position: int) -> torch.Generator:

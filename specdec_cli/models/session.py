@@ -186,6 +186,9 @@ class Session:
             done.step_ms + step_ms,
             done.prompt_tokens,
             done.fed_tokens + tokens,
+            done.bytes_up,
+            done.guessed,
+            done.guesses_kept,
         )
 
     def _with_prompt_row(self, rows: torch.Tensor | None) -> torch.Tensor:

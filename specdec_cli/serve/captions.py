@@ -210,7 +210,7 @@ class Captions:
 
         Once `left` is set, no further forward is made, and ClientDisconnect is raised.
         """
-        piece, sent, seen, engine = _piece(run, captioner.pair.writer.placeholders), 0, 0, self._engine
+        piece, sent, seen, engine = _piece(run, captioner.pair.processor.placeholders), 0, 0, self._engine
         try:
             if run.error is not None:
                 raise run.error
@@ -258,6 +258,8 @@ class Captions:
 
 def _piece(run: Run, placeholders: Collection[int]) -> ServedPiece:
     clip, start_s = run.clip, run.clip.start_s or 0.0
-    ids = next((prompt.ids for prompt in run.prompts or () if prompt is not None), ())
+    edge, cloud = run.prompts or (None, None)
+    prompt = edge if cloud is None or edge is not None else cloud()
+    ids = () if prompt is None else prompt.ids
     sounds = sum(id_ in placeholders for id_ in ids)
     return ServedPiece(clip.piece or 0, start_s, clip.end_s or start_s + clip.duration_s, len(ids), sounds)

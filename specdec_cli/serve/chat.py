@@ -127,7 +127,7 @@ class _Api:
         settings, mode = asked.settings(captions.limits.text_tokens), captions.mode_of(asked.model)
         if "decoding.mode" in settings:
             mode = captions.mode_of(f"{PREFIX}{settings['decoding.mode']}")
-        answer = Completion(asked, mode, asked.wanted(_PROPERTIES), captions.loaded.pair.writer)
+        answer = Completion(asked, mode, asked.wanted(_PROPERTIES), captions.loaded.pair.processor)
         settings["decoding.mode"] = mode
         wanted = captions.wanted(settings, asked.texts, asked.sound(), asked.left_out())
         asked.messages.clear()  # from here on the recording is held once

@@ -23,7 +23,7 @@ from specdec_cli.decoding.accept import NO_SYNONYMS
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.guesses import Guesses, GuessTable, key_of
 from specdec_cli.decoding.next_scores import Bans, NextScores
-from specdec_cli.decoding.pick import choices
+from specdec_cli.decoding.rows import read
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import ConfigError
 from specdec_cli.labels import Lexicon
@@ -136,7 +136,7 @@ class Service:
         guesses = Guesses(self._guess_table, key, most, clip.longest)
         scores = NextScores(session, clip.scoring, clip.stop_ids, guesses, self._bans(clip.sound))
         synonyms = clip.synonyms or NO_SYNONYMS
-        verifier = LocalVerifier(scores, clip.acceptance, clip.longest, clip.top_n or 0, synonyms)
+        verifier = LocalVerifier(lambda: scores, clip.acceptance, clip.longest, clip.top_n or 0, synonyms)
         # scores are kept after the prompt, and of guesses that may stand
         scores_bytes = 4 * clip.vocab_size * (1 + clip.guess_tokens)
         taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + scores_bytes
@@ -200,7 +200,7 @@ def _position_bytes(model: AudioLM) -> int:
     """Bytes of a position in the cache, measured on a second of sound. Raises ScoresError if the model fails on it."""
     processor = model.processor
     session = Session(model, processor.prompt(test_sound(1.0, processor.sampling_rate), "How?"), 1)
-    choices(session.logits(()), model.name)  # scores that are not finite would fail every clip
+    read(session.logits(()))[0].require_finite(model.name)  # scores that are not finite would fail every clip
     assert session.cache is not None
     layers = session.cache.layers
     taken: float = sum((layer.keys.nbytes + layer.values.nbytes) / layer.keys.shape[-2] for layer in layers)

@@ -42,8 +42,8 @@ def totals(
         edge_token_share=_ratio(sources["edge"] + sources["accepted"], sources.total()),
         network_ms=sum_of_known(each.network_ms for each in rounds),
         near_ties=sum_of_known(each.near_ties for each in rounds),
-        guessed=finished.guessed,
-        guesses_kept=finished.guesses_kept,
+        guessed=sum(work.guessed for work in (edge, cloud) if work),
+        guesses_kept=sum(work.guesses_kept for work in (edge, cloud) if work),
         forwards_edge=edge.forwards if edge else None,
         forwards_cloud=cloud.forwards if cloud else None,
         encoder_passes=EncoderPasses(

@@ -106,8 +106,8 @@ class Totals(Record):
     edge_token_share: float | None = Field(description="committed tokens that the edge drafted / tokens")
     network_ms: Figure | None = maybe("time on the network, ms; null for a loaded cloud")
     near_ties: int | None = maybe("sum over the rounds; null if nothing was verified")
-    guessed: int | None = maybe("tokens guessed and scored with the next one, by models loaded here; null: off")
-    guesses_kept: int | None = maybe("of these, those that stood, each of which saved a forward; null: off")
+    guessed: int | None = maybe("tokens guessed from earlier captions and scored with the next one")
+    guesses_kept: int | None = maybe("of these, those that stood, each of which saved a forward")
     forwards_edge: int | None = Field(description="runs of the edge's language model, prefill included")
     forwards_cloud: int | None = Field(description="runs of the cloud's language model, prefill included")
     encoder_passes: EncoderPasses

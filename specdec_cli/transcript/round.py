@@ -97,14 +97,14 @@ class Round(Record):
     @classmethod
     def of(cls, block: Block, writer: Processor, committed_text: str) -> Self:
         """The record of a block. `committed_text` is the text that it adds; `writer` turns ids into text."""
-        draft, verdict, evidence = block.draft, block.verdict, block.draft.gate_state.evidence
+        draft, verdict, evidence, state = block.draft, block.verdict, block.draft.evidence, block.draft.gate_state
         least = [token.entropy if token.least_entropy is None else token.least_entropy for token in evidence]
         bounded = any(token.entropy - low > _BOUNDS_DIFFER for token, low in zip(evidence, least, strict=True))
         return cls(
             index=block.index,
             draft_ids=draft.ids,
             entropy=tuple(token.entropy for token in evidence),
-            gate_values=tuple(draft.gate_state.values),
+            gate_values=() if state is None else tuple(state.values),
             escalated=block.escalated,
             reason=block.reason,
             accepted=block.accepted,
@@ -112,7 +112,7 @@ class Round(Record):
             source=block.source,
             draft_ms=draft.ms,
             verify_ms=None if verdict is None else verdict.ms,
-            gate_value=draft.gate_state.block_value,
+            gate_value=None if state is None else state.block_value,
             max_entropy=max((token.entropy for token in evidence), default=None),
             network_ms=None if verdict is None else verdict.network_ms,
             least_entropy=tuple(least) if bounded else None,
@@ -123,7 +123,7 @@ class Round(Record):
             bytes_up=None if verdict is None else verdict.bytes_up,
             bytes_down=None if verdict is None else verdict.bytes_down,
             sound=tuple((at, token.instead) for at, token in enumerate(block.tokens) if token.instead is not None),
-            waking=draft.gate_state.waking,
+            waking=state is not None and state.waking,
             draft_text=writer.text(draft.ids),
             committed_text=committed_text,
             draft_pieces=tuple(map(writer.token_text, draft.ids)),

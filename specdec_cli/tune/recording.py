@@ -15,20 +15,20 @@ from specdec_cli import interrupts
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
 from specdec_cli.config.decoding_schema import AcceptanceRules
-from specdec_cli.decoding.assemble import ends_of
-from specdec_cli.decoding.draft import Drafter
-from specdec_cli.decoding.evidence import Groups, TokenEvidence, evidence_of
+from specdec_cli.decoding.assemble import ClipModels, ends_of
+from specdec_cli.decoding.draft import LocalDrafter
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
-from specdec_cli.decoding.next_scores import Bans
+from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.decoding.pair import Pair
-from specdec_cli.decoding.pick import choices
 from specdec_cli.decoding.prefill import CloudPrefill
+from specdec_cli.decoding.rows import CANDIDATES, Groups, Row, TokenEvidence
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import AudioContentError, TranscriptError, WrongFileError, as_specdec_error
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.journal import Change, Journal, StoredLine, Watch
+from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.processor import Prompt
 from specdec_cli.stats import Figures
 from specdec_cli.targets import RECORDINGS
@@ -78,8 +78,7 @@ def record(captioner: Captioner, path: str) -> Trace:
     if run.error is not None:
         raise run.error
     assert run.prompts is not None  # what has no error has prompts
-    bans = run.sound.banned if run.sound is not None else None
-    edge, cloud = record_tracks(captioner.pair, captioner.config, *run.prompts, captioner.class_groups, bans)
+    edge, cloud = record_tracks(captioner.pair, captioner.config, *run.prompts, captioner.class_groups, run.sound)
     return Trace(
         file=path,
         sha256=recording.sha256,
@@ -107,9 +106,9 @@ def record_tracks(
     pair: Pair,
     config: Config,
     edge_prompt: Prompt | None,
-    cloud_prompt: Prompt | None,
+    cloud_prompt: Callable[[], Prompt] | None,
     groups: Groups,
-    sound: Bans | None = None,
+    sound: Grounding | None = None,
 ) -> tuple[Track, Track]:
     """The edge's and the cloud's text of a clip, each scored by both models at every position.
 
@@ -120,10 +119,14 @@ def record_tracks(
     edge_ids, cloud_ids = ends_of(pair, config)  # those of hybrid mode, in which the recordings are replayed
     settings = config.decoding.model_copy(update={"mode": "lossless", "cloud_prefill": "lazy"})
     language = config.prompt.language if config.closes else None
-    stop = StopRules(settings, cloud_ids, pair.writer.text, language, edge_ids)
-    drafter = Drafter(pair.next_scores("edge", edge_prompt, settings, edge_ids, sound=sound))
-    cloud_scores = pair.next_scores("cloud", cloud_prompt, settings, cloud_ids, sound=sound)
-    verifier = LocalVerifier(cloud_scores, AcceptanceRules(), settings.max_new_tokens)
+    stop = StopRules(settings, cloud_ids, pair.processor.text, language, edge_ids)
+    assert edge_prompt is not None and cloud_prompt is not None  # noqa: PT018  # both models take part
+    lossless = config.model_copy(update={"decoding": settings, "acceptance": AcceptanceRules()})
+    clip = ClipModels(pair, lossless, config.instruction(), sound=sound)
+    drafter = LocalDrafter(clip.scores("edge", edge_prompt, edge_ids))
+    verifier = LocalVerifier(
+        lambda: clip.scores("cloud", cloud_prompt(), cloud_ids), lossless.acceptance, settings.max_new_tokens
+    )
     gate = Gate("always")
     loop = Loop(drafter, verifier, gate, stop, settings, CloudPrefill("lazy"))
     for _ in loop.run():
@@ -134,12 +137,17 @@ def record_tracks(
     return _track(edge_text, drafter, verifier, groups), _track(loop.text, drafter, verifier, groups)
 
 
-def _track(text: Sequence[int], edge: Drafter, cloud: LocalVerifier, groups: Groups) -> Track:
+def _track(text: Sequence[int], edge: LocalDrafter, cloud: LocalVerifier, groups: Groups) -> Track:
     """The track of a text, by one more pass of each model, which gives processed scores [n, vocab]."""
-    edge_scores, cloud_scores = (model.scores.after(text[:-1], len(text), guesses=False) for model in (edge, cloud))
-    evidence = evidence_of(edge_scores, None, groups, edge.session.model.name)
-    target = choices(cloud_scores, cloud.session.model.name)
+    edge_rows, cloud_rows = (_rows(text, edge.scores, groups), _rows(text, cloud.scores, None))
+    evidence, target = map(TokenEvidence.of, edge_rows), (row.id for row in cloud_rows)
     return Track(ids=tuple(text), edge=tuple(evidence), target=tuple(target))
+
+
+def _rows(text: Sequence[int], scores: NextScores, groups: Groups | None) -> list[Row]:
+    rows = scores.figures(scores.after(text[:-1], len(text), guesses=False), CANDIDATES, doubt=True, groups=groups)
+    scores.require_finite(rows)
+    return rows
 
 
 class StoredRecordings(Journal[Trace | Transcript]):

@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 import torch
 
-from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.decoding.gate import Gate, GateState
 from specdec_cli.decoding.length import MOST_DEFERRED, most_deferred
+from specdec_cli.decoding.rows import TokenEvidence
 from specdec_cli.tune.recording import Trace
 from specdec_cli.types import LOW_IS_UNSURE, TOKEN_GATES, GateName
 

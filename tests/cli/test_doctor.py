@@ -10,9 +10,10 @@ import pytest
 
 from specdec_cli import diagnosis as doctor_module
 from specdec_cli.captioner import Captioner
-from specdec_cli.cloud.remote import Call, RemoteClip, RemoteModel, RemoteVerifier
+from specdec_cli.cloud.remote import Call, RemoteModel, RemoteVerifier
 from specdec_cli.config import Config
 from specdec_cli.decoding.pair import Pair
+from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.errors import CloudError
 from specdec_cli.models import families
 from tests.cli.conftest import Specdec

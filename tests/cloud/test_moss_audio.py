@@ -6,16 +6,17 @@ The stand-in does what vLLM 0.32 does for it: vllm/model_executor/models/moss_au
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.cloud.vllm import Vllm, VllmClip
 from specdec_cli.config import EdgeConfig, ModelConfig
 from specdec_cli.decoding.pair import Pair
+from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.errors import CheckpointError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
@@ -168,7 +169,8 @@ def test_a_real_server_takes_one_placeholder_and_puts_markers_in(tmp_path):
         assert all(round_.accepted == len(round_.draft_ids) for round_ in rounds)
         for seconds in (1.0, 2.0, 4.4, 21.0):
             sent = drafting.processor.prompt(tiny_clip(1, seconds), "How?")
-            requests = VllmClip(drafting, RemoteClip(sent, of.config, 260, (256,)))
+            prompt_of = partial(drafting.processor.prompt, tiny_clip(1, seconds), "How?")
+            requests = VllmClip(drafting, RemoteClip(prompt_of, of.config, 260, (256,)))
             with requests.call.within_deadline():
                 prompt = len(drafting.prompt_ids(sent, requests.call))
                 read = requests.scored((), 0, 1, 5).length

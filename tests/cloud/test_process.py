@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -113,8 +114,9 @@ def test_captions_are_those_of_one_process(process):
         edge_prompt, cloud_prompt = away.pair.prompts(away.config, voice(seed), away.setup.prompt)
         assert edge_prompt is not None
         assert cloud_prompt is not None
-        prompts, sound = (edge_prompt, rounded(cloud_prompt)), away.run_samples(voice(seed), RATE).sound
-        here = collect(build_loop(pair, away.config, *prompts, away.gate, sound=sound).run())[1]
+        sent, sound = partial(rounded, cloud_prompt()), away.run_samples(voice(seed), RATE).sound
+        loop = build_loop(pair, away.config, edge_prompt, sent, away.gate, sound=away.bans(sound))
+        here = collect(loop.run())[1]
         transcript = away.run_samples(voice(seed), RATE).finish()
         ids = [id_ for round_ in transcript.rounds for id_ in round_.committed_ids]
         assert (tuple(ids), transcript.degraded) == (here.token_ids, None)

@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
-from specdec_cli.cloud.remote import Call, RemoteClip, RemoteModel, RemoteVerifier
+from specdec_cli.cloud.remote import Call, RemoteModel, RemoteVerifier
 from specdec_cli.cloud.verify_server import VerifyServer
 from specdec_cli.config import CloudConfig
 from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
 from tests.cloud.serving import Served, remote_cloud, serving
 from tests.cloud.stand_in import Answer, answering, behaving
@@ -277,7 +278,7 @@ def test_closing_ends_a_call_under_way(case, served):
 
     hung = Fault("hung", hang, always=True)
     with faulty(served, hung) as url, remote_cloud(url, case.edge, timeout_s=600.0) as link:
-        verifier = link.verifier(RemoteClip(case.cloud_prompt, case.config, case.pair.vocab_size, (1,)))
+        verifier = link.verifier(RemoteClip(lambda: case.cloud_prompt, case.config, case.pair.vocab_size, (1,)))
         threading.Timer(0.3, verifier.close).start()
         started = time.monotonic()
         for _ in range(2):
@@ -367,7 +368,7 @@ def test_a_clip_longer_than_the_server_takes_is_the_edges(case):
 def test_a_server_takes_as_long_a_caption_as_a_model_here(case, served):
     long = case.but(max_new_tokens=2000, k="whole")
     with remote_cloud(served.url, case.edge) as link:
-        verifier = link.verifier(RemoteClip(long.cloud_prompt, long.config, long.pair.vocab_size, (1,)))
+        verifier = link.verifier(RemoteClip(lambda: long.cloud_prompt, long.config, long.pair.vocab_size, (1,)))
         verifier.prefill()  # no answer of status 413
         verifier.close()
 

@@ -22,9 +22,9 @@ from safetensors.torch import save
 
 from specdec_cli.cloud.http import MalformedError
 from specdec_cli.cloud.protocol import DISTRIBUTIONS, BlockRequest, as_sent, unpack_distributions
-from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.next_scores import NextScores
+from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session
 from specdec_cli.models.slots import SlotLayer
@@ -508,7 +508,7 @@ def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch):
 
     found = []
     with remote_cloud(served.url, case.edge) as link:
-        clip = RemoteClip(case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids)
+        clip = RemoteClip(lambda: case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids)
         verifier = link.verifier(clip)
         monkeypatch.setattr(Session, "logits", held_up)
         asking = threading.Thread(target=lambda: found.append(verifier.verify((), Draft((5, 6)))))

@@ -16,10 +16,11 @@ import psutil
 import pytest
 import soundfile
 
-from specdec_cli.cloud.remote import RemoteClip, RemoteVerifier
+from specdec_cli.cloud.remote import RemoteVerifier
 from specdec_cli.cloud.vllm import Vllm
 from specdec_cli.cloud.vllm_protocol import GENERATE, MODELS, TOKENIZE, data_url
 from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
 from tests.cloud.stand_in import Answer, ModelServer, Respond, answering
 from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge, outcome, prompt
@@ -51,7 +52,7 @@ def _linked(respond: Respond, **settings: Any) -> Iterator[Vllm]:
 
 def _verifier(case: VllmCase, link: Vllm) -> RemoteVerifier:
     sent = prompt(link.processor, case.clip, case.instruction)
-    return link.verifier(RemoteClip(sent, case.config, 266, link.processor.eos_ids))
+    return link.verifier(RemoteClip(lambda: sent, case.config, 266, link.processor.eos_ids))
 
 
 @cache

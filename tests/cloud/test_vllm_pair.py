@@ -30,8 +30,7 @@ from specdec_cli.cloud.vllm_protocol import GENERATE, Likely
 from specdec_cli.config import EdgeConfig, ModelConfig
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.block import Block
-from specdec_cli.decoding.draft import Drafter
-from specdec_cli.decoding.evidence import entropies
+from specdec_cli.decoding.draft import LocalDrafter
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.errors import CheckpointError, EdgeError
@@ -118,8 +117,8 @@ def pair_case(number: int, **fixed: Any) -> VllmCase:
 
 def run(pair: Pair, of: VllmCase, listed: Listed | None = None) -> tuple[list[Block], Finished]:
     """The rounds of a case; `listed` gets what the edge's server told, by the text before."""
-    prompts = (prompt(model.processor, of.clip, of.instruction) for model in (pair.edge, pair.cloud) if model)
-    loop = build_loop(pair, of.config, *prompts, Gate.of(of.config))
+    mine, *theirs = (prompt(model.processor, of.clip, of.instruction) for model in (pair.edge, pair.cloud) if model)
+    loop = build_loop(pair, of.config, mine, lambda: theirs[0], Gate.of(of.config))
     if listed is not None and isinstance(loop.drafter, VllmDrafter):
         scored = loop.drafter.requests.scored
 
@@ -158,9 +157,9 @@ class Fed:
 def fed(of: VllmCase, listed: Listed) -> tuple[list[Block], Finished]:
     """The local loop on the same log-probabilities, verified by the cloud of this process."""
     here = Pair.of(edge(KIND), cloud())
-    prompts = (prompt(model.processor, of.clip, of.instruction) for model in (edge(KIND), cloud()))
-    loop = build_loop(here, of.config, *prompts, Gate.of(of.config))
-    assert isinstance(loop.drafter, Drafter)
+    mine, theirs = (prompt(model.processor, of.clip, of.instruction) for model in (edge(KIND), cloud()))
+    loop = build_loop(here, of.config, mine, lambda: theirs, Gate.of(of.config))
+    assert isinstance(loop.drafter, LocalDrafter)
     loop.drafter.session = loop.drafter.scores.session = Fed(listed, here.vocab_size)
     return collect(loop.run())
 
@@ -226,7 +225,7 @@ def test_bounds_of_an_entropy_hold_whatever_the_rest_is():
     generator = torch.Generator().manual_seed(0)
     for scale in (0.5, 2.0, 6.0):
         probabilities = (scale * torch.randn(200, 300, generator=generator, dtype=torch.float64)).softmax(dim=-1)
-        exact = entropies(probabilities.log())
+        exact = torch.special.entr(probabilities).sum(dim=-1)
         for row, nats in zip(probabilities, exact.tolist(), strict=True):
             best = row.topk(20)
             listed = dict(zip(best.indices.tolist(), best.values.log().tolist(), strict=True))

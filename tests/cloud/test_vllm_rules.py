@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from specdec_cli.cloud.connection import Traffic
-from specdec_cli.cloud.remote import RemoteClip
 from specdec_cli.cloud.vllm import VllmVerifier
 from specdec_cli.cloud.vllm_protocol import GenerateRequest, Scored, read_answer
 from specdec_cli.config.decoding_schema import AcceptanceRules
 from specdec_cli.decoding.accept import accept_block
 from specdec_cli.decoding.block import Draft
-from specdec_cli.decoding.pick import readings
+from specdec_cli.decoding.remote import RemoteClip
+from specdec_cli.decoding.rows import read
 from specdec_cli.types import ModelWork
 from tests.cloud.stand_in import told
 
@@ -32,7 +32,7 @@ class Answering:
         config: Any = SimpleNamespace(acceptance=AcceptanceRules(rule=rule), decoding=decoding)
         prompt: Any = None
         self._rows, self.work = logits, ModelWork()
-        self.clip = RemoteClip(prompt, config, VOCAB, (), synonyms=SYNONYMS)
+        self.clip = RemoteClip(lambda: prompt, config, VOCAB, (), synonyms=SYNONYMS)
         self.call = SimpleNamespace(traffic=Traffic(), within_deadline=nullcontext)
         self.server: Any = SimpleNamespace(processor=SimpleNamespace(banned_ids=banned), vocab_size=VOCAB)
 
@@ -70,9 +70,9 @@ def test_few_candidates_judge_like_whole_distributions(rule):
         masked = logits.index_fill(1, torch.tensor(forbidden), -torch.inf)[:, :VOCAB]
         logits[:, VOCAB:] -= 9.0
         likely = masked.topk(1 + rng.choice((0, 0, 3)), dim=-1).indices
-        draft = Draft(tuple(rng.choice(row) for row in likely[:-1].tolist()), masked[:-1])
-        rows = readings(masked)
-        accepts = accept_block(draft, rows, rule, SYNONYMS)
+        draft = Draft(tuple(rng.choice(row) for row in likely[:-1].tolist()))
+        rows = read(masked, ids=torch.tensor([*draft.ids, 0]))
+        accepts = accept_block(AcceptanceRules(rule=rule), rule, rows[:-1], SYNONYMS)
         wanted = accepts, rows[accepts].id
         found = answered(logits, rule, banned).verify((), draft, 0)
         assert (found.accepted, found.token, *found.run_on) == wanted, number

@@ -81,7 +81,7 @@ class VllmCase:
         pair = Pair.of(drafter, link or cloud())
         mine, theirs = (prompt(each.processor, self.clip, self.instruction) for each in (drafter, link or cloud()))
         gate = Gate.of(self.config)
-        ran = collect(build_loop(pair, self.config, mine, theirs, gate).run())
+        ran = collect(build_loop(pair, self.config, mine, lambda: theirs, gate).run())
         if link is None:
             _IN_PROCESS[repr(self)] = ran
         return ran

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from specdec_cli.decoding.block import Block, Draft, Verdict
-from specdec_cli.decoding.evidence import TokenEvidence
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.length import MOST_DEFERRED, MOST_DRAFTED, PER_TOKEN, SOLO_BLOCK, BlockLength
+from specdec_cli.decoding.rows import TokenEvidence
 from tests.laws.cases import collect, make_case
 from tests.table import TableModel, certain, spelled, table_loop
 from tests.tiny import settings

@@ -52,9 +52,9 @@ def test_a_caption_ends_where_it_stops_describing(monkeypatch):
     runner = Captioner.load(
         settings={"decoding.mode": "edge", "decoding.closing": "on", "decoding.k": 3, "prompt.language": "en"}
     )
-    plain = runner.pair.writer.text
+    plain = runner.pair.processor.text
     monkeypatch.setattr(
-        runner.pair.writer, "text", lambda ids: plain(ids) + (". What do you think? It is" if len(ids) > 20 else "")
+        runner.pair.processor, "text", lambda ids: plain(ids) + (". What do you think? It is" if len(ids) > 20 else "")
     )
     (run,) = runner.runs(SAMPLE)
     seen = [update.text.caption for update in run]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from specdec_cli.decoding.block import Block, Draft, Verdict
-from specdec_cli.decoding.draft import Drafter
+from specdec_cli.decoding.draft import LocalDrafter
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import CloudError, DecodingError, EdgeError
@@ -154,7 +154,7 @@ def test_a_loop_of_the_edge_is_left_without_the_cloud():
 def test_an_edge_that_fails_on_the_way_out_of_a_loop(edge_failed):
     looping = certain({"^": "a", "a": "b", "b": "a"})
     loop = table_loop(looping, looping, mode="hybrid", k=8, loop_repeats=2, edge_failed=edge_failed)
-    assert isinstance(loop.drafter, Drafter)
+    assert isinstance(loop.drafter, LocalDrafter)
     propose, failures = loop.drafter.propose, list[int]()
 
     def failing(*args: Any) -> Draft:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from specdec_cli.decoding.assemble import gate_generator
-from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate, GateState
+from specdec_cli.decoding.rows import CANDIDATES, Groups, TokenEvidence, read
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.processor import Prompt
 from specdec_cli.types import DEFAULT_THRESHOLDS
@@ -21,7 +21,8 @@ IDS = (2, 0)
 def _read(gate: Gate, rows: torch.Tensor = ROWS, ids: tuple[int, ...] = IDS) -> GateState:
     """The gate after the drafted tokens."""
     state = gate.open()
-    state.read(rows, ids)
+    for row in read(rows, CANDIDATES, ids=torch.tensor(ids), doubt=True, groups=gate.summed):
+        state.add(TokenEvidence.of(row))
     return state
 
 

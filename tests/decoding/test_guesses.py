@@ -2,16 +2,20 @@
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import torch
 
+from specdec_cli.captioner import Captioner
 from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.decoding.guesses import ORDER, SLOTS, Guesses, GuessTable, key_of
 from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.selftest import _prompt
 from specdec_cli.models.session import UNREAD, Session
+from specdec_cli.transcript.round import Round
+from tests.mini_pair import RATE, captioner, voice
 from tests.support.models import tiny_model
 
 TEXT = (5, 9, 4, 9, 7, 5, 9, 8)
@@ -108,16 +112,16 @@ def scores() -> NextScores:
     made = NextScores(session, ScoringConfig(), (), Guesses(table, 0, 4, 30))
     made.after(())  # the prompt
     made.after(LEARNT[:1])
-    assert (made.guessed, made.guesses_kept) == (4, 1)
+    assert (session.work.guessed, session.work.guesses_kept) == (4, 1)
     return made
 
 
 def test_guesses_do_not_stand_because_their_scores_are_not_finite(scores):
     scores._rows = torch.full_like(scores._rows, torch.nan)
     with pytest.raises(DecodingError, match="not finite"):
-        scores.choice(LEARNT[:1])
+        scores.row(LEARNT[:1])
     scores.after(LEARNT[:2])
-    assert scores.guesses_kept == 1
+    assert scores.session.work.guesses_kept == 1
 
 
 def test_guesses_do_not_stand_because_the_device_went_on_without_them(scores):
@@ -126,4 +130,15 @@ def test_guesses_do_not_stand_because_the_device_went_on_without_them(scores):
         scores.step([LEARNT[0], UNREAD], torch.tensor([other]))
     scores.fill_in([other])
     scores.after((LEARNT[0], other, LEARNT[0]))
-    assert scores.guesses_kept == 1  # the first of four
+    assert scores.session.work.guesses_kept == 1  # the first of four
+
+
+def test_only_a_finished_caption_is_learnt():
+    models = captioner(decoding__mode="hybrid", decoding__guess_tokens=8)
+    models = Captioner(models.config, replace(models.pair, guess_table=GuessTable()))
+    updates = models.run_samples(voice(3), RATE).updates()
+    assert any(isinstance(update.event, Round) for update in updates)
+    updates.close()
+    assert not models.pair.guess_table.learnt
+    models.run_samples(voice(3), RATE).finish()
+    assert models.pair.guess_table.learnt

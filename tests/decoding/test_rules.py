@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from specdec_cli.config.decoding_schema import AcceptanceRules
-from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, accept_block, passing
-from specdec_cli.decoding.block import Draft
-from specdec_cli.decoding.pick import readings
+from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, accept_block
+from specdec_cli.decoding.rows import read
 from tests.laws.cases import make_case
 
 
@@ -20,17 +19,12 @@ def _logs(*rows: list[float]) -> torch.Tensor:
 CLOUD = _logs([0.5, 0.3, 0.15, 0.05], [0.05, 0.6, 0.3, 0.05], [0.1, 0.2, 0.3, 0.4])
 
 
-def _draft(*ids: int) -> Draft:
-    return Draft(ids, _logs(*[[0.25] * 4] * len(ids)))
-
-
 def _accepted(
-    draft: Draft, scores: torch.Tensor, rules: AcceptanceRules, synonyms: Synonyms = NO_SYNONYMS
+    drafted: tuple[int, ...], scores: torch.Tensor, rules: AcceptanceRules, synonyms: Synonyms = NO_SYNONYMS
 ) -> tuple[int, int]:
     """How many drafted tokens a rule accepts, and the cloud's own after them, by its scores [m + 1, vocab]."""
-    rule = rules.in_force(sampling=False)
-    rows = readings(scores, passing(draft, scores, rules, rule))
-    accepted = accept_block(draft, rows, rule, synonyms)
+    rows = read(scores, rules.rank, ids=torch.tensor([*drafted, 0]), doubt=True)
+    accepted = accept_block(rules, rules.in_force(sampling=False), rows[:-1], synonyms)
     return accepted, rows[accepted].id
 
 
@@ -56,7 +50,7 @@ def _accepted(
 )
 def test_rules(rule, extra, ids, accepted, token):
     rules = AcceptanceRules(rule=rule, **extra)
-    found = _accepted(_draft(*ids), CLOUD, rules, {0: 7, 2: 7, 3: 8})
+    found = _accepted(ids, CLOUD, rules, {0: 7, 2: 7, 3: 8})
     assert found == (accepted, token)
 
 
@@ -64,15 +58,15 @@ def test_the_typical_floor_falls_where_the_cloud_is_unsure():
     cloud = _logs([0.955 / 12] * 12 + [0.03, 0.015], [1 / 14] * 14)  # H = 2.60 nats, 0.3 e^-H = 0.022
     for token, accepted in ((0, 1), (12, 1), (13, 0)):
         rules = AcceptanceRules(rule="typical")
-        found = _accepted(Draft((token,), _logs([1 / 14] * 14)), cloud, rules)
+        found = _accepted((token,), cloud, rules)
         assert found[0] == accepted
 
 
 def test_rank_ties_count_for_the_draft_and_impossible_tokens_never_pass():
     tied = torch.tensor([[1.0, 1.0, 1.0, -math.inf], [0.0, 0.0, 0.0, 0.0]])
     rules = AcceptanceRules(rule="rank", rank=4)
-    assert _accepted(_draft(2), tied, rules)[0] == 1
-    assert _accepted(_draft(3), tied, rules)[0] == 0
+    assert _accepted((2,), tied, rules)[0] == 1
+    assert _accepted((3,), tied, rules)[0] == 0
 
 
 def test_near_ties_are_pairs_that_a_number_format_cannot_tell_apart():
@@ -85,8 +79,8 @@ def test_near_ties_are_pairs_that_a_number_format_cannot_tell_apart():
             [3.0, -math.inf, -math.inf, -math.inf],  # nothing to be confused with
         ]
     )
-    assert [row.ties(2e-4) for row in readings(rows)] == [True, False, True, True, False]
-    assert [row.ties(1e-2) for row in readings(rows)] == [True, True, True, True, False]
+    assert [row.ties(2e-4) for row in read(rows, spread=True)] == [True, False, True, True, False]
+    assert [row.ties(1e-2) for row in read(rows, spread=True)] == [True, True, True, True, False]
 
 
 @pytest.mark.slow

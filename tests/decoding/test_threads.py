@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.decoding.draft import Drafter
+from specdec_cli.decoding.draft import LocalDrafter
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import CloudError
 from tests.decoding.test_degraded import failing_after
@@ -100,7 +100,7 @@ def test_other_clips_wait_for_no_answer_of_a_remote_model(mode, monkeypatch):
 
         monkeypatch.setattr(owner, name, watched)
 
-    for owner, names in ((Drafter, ("propose",)), (LocalVerifier, ("prefill", "verify"))):
+    for owner, names in ((LocalDrafter, ("propose",)), (LocalVerifier, ("prefill", "verify"))):
         monkeypatch.setattr(owner, "is_remote", True)
         monkeypatch.setattr(owner, "close", lambda _: None, raising=False)
         for name in names:

@@ -16,10 +16,10 @@ from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.config.schema import Config
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.block import Block
-from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
+from specdec_cli.decoding.rows import Groups
 from specdec_cli.decoding.stop import LoopRule
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.class_words import class_words
@@ -91,7 +91,7 @@ class Case:
         """The product's sound."""
         if (measured := self.measured) is None:
             return None
-        words = class_words(Lexicon.shipped(), tuple(sorted(self.attributes)), self.pair.writer)
+        words = class_words(Lexicon.shipped(), tuple(sorted(self.attributes)), self.pair.processor)
         return Grounding(Lexicon.shipped(), "en", lambda: measured, words)
 
     @property
@@ -99,7 +99,7 @@ class Case:
         """What the sound bans by the reference."""
         if self.measured is None:
             return None
-        return Sound(self.measured, self.attributes, self.pair.writer.text)
+        return Sound(self.measured, self.attributes, self.pair.processor.text)
 
     @property
     def attributes(self) -> frozenset[str]:
@@ -117,7 +117,7 @@ class Case:
     def loop(self, engine: Engine | None = None) -> Loop:
         """A fresh loop over the clip."""
         return build_loop(
-            self.pair, self.config, self.edge_prompt, self.cloud_prompt, self.gate,
+            self.pair, self.config, self.edge_prompt, lambda: self.cloud_prompt, self.gate,
             engine=engine, synonyms=SYNONYMS, sound=self.grounding,
         )  # fmt: skip
 
@@ -127,15 +127,25 @@ class Case:
         return Gate.of(self.config, Groups.of(CLASSES, self.pair.vocab_size, self.edge.device))
 
     def run(self, engine: Engine | None = None) -> Ran:
-        """Decodes the clip."""
-        self.ran.append(collect(self.loop(engine).run()))
+        """Decodes the clip, and lets later ones be guessed from it."""
+        self.ran.append(self.decode(engine))
         return self.ran[-1]
+
+    def decode(self, engine: Engine | None = None) -> Ran:
+        """The same, but the run is not kept."""
+        blocks, finished = collect(self.loop(engine).run())
+        if self.config.decoding.guess_tokens:
+            tokens = [token for block in blocks for token in block.tokens]
+            ids, sources = [token.id for token in tokens], [token.source for token in tokens]
+            weights = {role: model.weights for role, model in (("edge", self.edge), ("cloud", self.cloud))}
+            self.pair.learn(self.config, self.config.instruction(), ids, sources, weights)
+        return blocks, finished
 
     def remember(self) -> Case:
         """The case, with a memory of earlier captions that is empty, right, wrong or another model's, by its number."""
         memory = MEMORIES[self.number % len(MEMORIES)]
         if memory == "right":
-            collect(self.loop().run())
+            self.decode()
         if memory in ("empty", "right"):
             return self
         settings = self.config.decoding.model_copy(update={"guess_tokens": 1})

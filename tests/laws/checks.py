@@ -63,7 +63,7 @@ def assert_recorded(case: Case, rounds: Sequence[Block], oracle: Oracle) -> None
     text: list[int] = []
     for round_ in rounds:
         oracle.read([*text, *round_.draft_ids[:-1]])
-        recorded = [(token.entropy, token.margin, token.logprob) for token in round_.draft.gate_state.evidence]
+        recorded = [(token.entropy, token.margin, token.logprob) for token in round_.draft.evidence]
         for at, (token, found) in enumerate(zip(round_.draft_ids, recorded, strict=True)):
             row = oracle([*text, *round_.draft_ids[:at]])
             assert_figures(row, token, found, f"case {case.number}, round {round_.index}")
@@ -73,7 +73,7 @@ def assert_recorded(case: Case, rounds: Sequence[Block], oracle: Oracle) -> None
 def cut(case: Case, text: Sequence[int]) -> Sequence[int]:
     """The shortest prefix of a text that shows that it has stopped describing; all of it where it goes on."""
     prefixes = (text[:length] for length in range(1, len(text) + 1))
-    return next((each for each in prefixes if description_end(case.pair.writer.text(each)) is not None), text)
+    return next((each for each in prefixes if description_end(case.pair.processor.text(each)) is not None), text)
 
 
 def parts(case: Case, finished: Finished, expected: Sequence[int]) -> str | None:

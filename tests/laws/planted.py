@@ -11,6 +11,7 @@ from transformers.cache_utils import Cache
 
 from specdec_cli.decoding.guesses import GuessTable
 from specdec_cli.decoding.next_scores import NextScores
+from specdec_cli.decoding.rows import Row
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.slots import LayerMemory, Slots
 
@@ -41,18 +42,18 @@ def noise(model: AudioLM, size: float = NOISE) -> Iterator[None]:
 @contextmanager
 def misplaced_guess(by: int) -> Iterator[None]:
     """Takes the row of a token that was guessed from a place that is off by so many."""
-    after, choice = NextScores.after, NextScores.choice
+    after, row = NextScores.after, NextScores.row
 
-    def wrong_choice(scores: NextScores, text: Sequence[int]) -> int:
-        found, at = choice(scores, text), len(text) - scores._start + by
-        return scores._choices[at] if 0 < at < len(scores._rows) else found
+    def wrong_row(scores: NextScores, text: Sequence[int]) -> Row:
+        found, at = row(scores, text), len(text) - scores._start + by
+        return scores._read[at] if 0 < at < len(scores._rows) else found
 
     def wrong(scores: NextScores, text: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
         found = after(scores, text, positions, guesses=guesses)
         at = len(text) - scores._start + by
         return scores._rows[at : at + 1] if positions == 1 and 0 < at < len(scores._rows) else found
 
-    with patch.object(NextScores, "after", wrong), patch.object(NextScores, "choice", wrong_choice):
+    with patch.object(NextScores, "after", wrong), patch.object(NextScores, "row", wrong_row):
         yield
 
 

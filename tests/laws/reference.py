@@ -229,7 +229,7 @@ class Reference:
             now.reason = after if before is None else None
 
     def _fault(self, ids: Sequence[int]) -> Reason | None:
-        return fault_of(self._case.pair.writer.text(ids), self._config.prompt.language)
+        return fault_of(self._case.pair.processor.text(ids), self._config.prompt.language)
 
     def _see_loop(self, size: int, *, whole: bool) -> bool:
         """Whether the draft is a way out of a loop, in place of the one that looped."""
@@ -427,7 +427,7 @@ class Reference:
         decoding = self._decoding
         if text[-1] in stop_ids:
             return "eos"
-        written = self._case.pair.writer.text(text)
+        written = self._case.pair.processor.text(text)
         if any(stop in written for stop in decoding.stop_strings):
             return "stop_string"
         if decoding.sentences is not None and count_sentences(written) >= decoding.sentences:
@@ -472,7 +472,7 @@ def assert_rounds(case: Case, rounds: Sequence[Block], finished: Finished) -> st
             raise LawBroken(f"{name}: the text was to end before")
         wanted = reference.round(ours.draft_ids)
         decided = (
-            *(list(ours.draft_ids), ours.reason, ours.draft.gate_state.waking),
+            *(list(ours.draft_ids), ours.reason, ours.draft.gate_state is not None and ours.draft.gate_state.waking),
             *(ours.accepted, list(ours.committed_ids), list(ours.source)),
             [token.instead for token in ours.tokens],
         )
@@ -494,10 +494,12 @@ def assert_rounds(case: Case, rounds: Sequence[Block], finished: Finished) -> st
 
 
 def _assert_figures(case: Case, ours: Block, wanted: Expected, name: str) -> None:
-    recorded = [(token.entropy, token.margin, token.logprob) for token in ours.draft.gate_state.evidence]
+    recorded = [(token.entropy, token.margin, token.logprob) for token in ours.draft.evidence]
     for row, token, found in zip(wanted.rows, wanted.draft_ids, recorded, strict=True):
         assert_figures(row, token, found, name)
-    for row, score, expected in zip(wanted.rows, ours.draft.gate_state.values, wanted.scores, strict=True):
+    for row, score, expected in zip(
+        wanted.rows, ours.draft.gate_state.values if ours.draft.gate_state else (), wanted.scores, strict=True
+    ):
         most = 20 * allowed(row) * max(1.0, abs(expected)) + 1e-5
         if score != expected and not abs(score - expected) <= most:
             raise LawBroken(f"{name}: the gate's figure is {score:.6f}, and is to be {expected:.6f}")

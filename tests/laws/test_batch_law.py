@@ -328,8 +328,8 @@ def test_the_serving_thread_keeps_no_finished_clip():
         loop = case.loop(models)
         with models.clip():
             collect(loop.run())
-        sessions = [weakref.ref(part.session) for part in (loop.drafter, loop.verifier)]
-        caches = [weakref.ref(ref().cache) for ref in sessions]
+            sessions = [weakref.ref(part.session) for part in (loop.drafter, loop.verifier)]
+            caches = [weakref.ref(ref().cache) for ref in sessions]
         del loop
         gc.collect()
         assert until(lambda: [ref() for ref in (*sessions, *caches)] == [None] * 4)  # its thread may be returning yet

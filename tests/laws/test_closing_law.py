@@ -36,7 +36,7 @@ def ends(ran: list[Case]) -> Counter[str]:
 def same_caption(case: Case, finished_ids: tuple[int, ...]) -> None:
     """The caption is that of all that the model writes."""
     model, clip = (case.edge, case.edge_prompt) if case.given["mode"] == "edge" else (case.cloud, case.cloud_prompt)
-    text, whole = case.pair.writer.text, generate(model, clip, case.pair.vocab_size, case.config.decoding)
+    text, whole = case.pair.processor.text, generate(model, clip, case.pair.vocab_size, case.config.decoding)
     if tuple(whole[: len(finished_ids)]) == finished_ids:
         assert caption_of(text(finished_ids)) == caption_of(text(whole)), (case.number, text(whole))
 

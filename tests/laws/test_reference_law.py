@@ -120,7 +120,7 @@ def cut_short(case: Case) -> list[Block]:
         return cut  # where k is auto, blocks end early for another reason, too
     for round_ in case.ran[0][0]:
         whole = min(given["k"], given["max_new_tokens"] - drawn)
-        if len(round_.draft_ids) < whole and round_.draft_ids[-1] not in case.pair.writer.eos_ids:
+        if len(round_.draft_ids) < whole and round_.draft_ids[-1] not in case.pair.processor.eos_ids:
             cut.append(round_)
         drawn += len(round_.committed_ids)
     return cut

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from specdec_cli.decoding import draft, evidence
+from specdec_cli.decoding import draft, rows
 from specdec_cli.decoding.scores import History
 from specdec_cli.models.session import Session
 from tests.laws.cases import Case, make_case
@@ -46,7 +46,7 @@ def test_tokens_that_the_host_reads_later_are_the_same(law, name):
 def test_tokens_that_are_chosen_by_their_own_evidence_are_the_same(law, name, monkeypatch):
     """As on a CPU with a large vocabulary, where each row is read by itself."""
     monkeypatch.setitem(draft.UNREAD_TOKENS, "cpu", 1)
-    monkeypatch.setattr(evidence, "_LARGE", 0)
+    monkeypatch.setattr(rows, "_LARGE", 0)
     make, check = LAWS[name]
     law(f"{name}, row by row", map(make, numbers(500_000, 0.25)), check)
 

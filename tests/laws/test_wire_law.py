@@ -75,7 +75,7 @@ def far_loop(case: Case, link: VerifyServer, engine: Engine | None = None) -> Lo
     """The loop of a case over the wire."""
     pair = Pair.of(case.edge, link)
     assert pair.vocab_size == case.pair.vocab_size
-    prompts = case.edge_prompt, case.cloud_prompt
+    prompts = case.edge_prompt, lambda: case.cloud_prompt
     return build_loop(pair, case.config, *prompts, case.gate, engine=engine, synonyms=SYNONYMS, sound=case.grounding)
 
 

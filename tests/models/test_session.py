@@ -84,7 +84,7 @@ def test_scores_that_are_not_finite_are_refused(after, monkeypatch):
     monkeypatch.setattr(model, "forward", overflowing)
     scores.after(TEXT[:6], 2)
     with pytest.raises(DecodingError, match="logits of tiny-0 are not finite") as error:
-        scores.choice(TEXT[:6])
+        scores.row(TEXT[:6])
     assert not session.is_read
     assert "bfloat16" in str(error.value.hint)
     monkeypatch.undo()

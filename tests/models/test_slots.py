@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from specdec_cli.decoding.pick import choices
+from specdec_cli.decoding.rows import read
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import forward_together
@@ -83,7 +83,7 @@ def test_a_clip_leaves_its_memory_to_the_next_one_clean():
     with torch.inference_mode():
         memory.fill_(torch.nan)  # as float16 may leave it
     with pytest.raises(DecodingError, match="not finite"):
-        choices(first.logits(TEXT[:41]), "it")
+        read(first.logits(TEXT[:41]))[0].require_finite("it")
     first.close()
     _assert_grown(model, prompt, TEXT[:41], first.logits(TEXT[:41]))
     del first

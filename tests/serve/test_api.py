@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ import numpy as np
 import openai
 import pytest
 import soundfile
+import torch
 from openai import AsyncOpenAI, OpenAI
 
-from specdec_cli.decoding.pick import not_finite
+from specdec_cli.decoding.rows import read
+from specdec_cli.errors import ScoresError
 from specdec_cli.labels import Lexicon
 from specdec_cli.serve.api_error import refusal_of
 from specdec_cli.transcript import Transcript
@@ -364,6 +367,9 @@ def test_metrics_count_captions_and_name_nobody(served, client):
 
 
 def test_settings_that_ban_all_tokens_are_the_request_s_fault():
-    error = refusal_of(not_finite("tiny"))
+    (row,) = read(torch.full((1, 4), -math.inf))
+    with pytest.raises(ScoresError) as raised:
+        row.require_finite("tiny")
+    error = refusal_of(raised.value)
     assert (error.status_code, error.code) == (400, "ScoresError")
     assert error.detail.startswith("the logits of tiny are not finite. If decoding.no_repeat_ngram is set, it may have")

@@ -15,7 +15,7 @@ def clip_of(models: Captioner) -> BenchClip:
     edge, cloud = models.pair.prompts(models.config, voice(3), models.setup.prompt)
     assert edge is not None
     assert cloud is not None
-    return BenchClip("voice", 1.5, edge, cloud)
+    return BenchClip("voice", 1.5, edge, cloud())
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from functools import cache
 
 import torch
 
-from specdec_cli.decoding.evidence import Groups
 from specdec_cli.decoding.pair import Pair
+from specdec_cli.decoding.rows import Groups
 from specdec_cli.tune.recording import Trace, record_tracks
 from tests.table import TableModel, random_table, table_prompt
 from tests.tiny import settings
@@ -26,7 +26,7 @@ def trace_of(seed: int) -> Trace:
     """The trace of `table_pair(seed)`, with its number for a hash."""
     edge, cloud = table_pair(seed)
     config = settings(mode="lossless", max_new_tokens=LENGTH, loop_period=0)
-    tracks = record_tracks(Pair.of(edge, cloud), config, table_prompt(edge), table_prompt(cloud), GROUPS)
+    tracks = record_tracks(Pair.of(edge, cloud), config, table_prompt(edge), lambda: table_prompt(cloud), GROUPS)
     return Trace(
         file=f"{seed}.wav", sha256=f"{seed:064x}", duration_s=1.0,
         setup={"prompt": "p", "language": "en", "models": {}}, edge=tracks[0], cloud=tracks[1],

@@ -15,7 +15,7 @@ from tests.tune.recorded import GROUPS, table_pair
 def test_texts_of_models_that_end_with_other_ids_are_those_of_the_loop(seed):
     edge, cloud = table_pair(seed)
     edge.processor.eos_ids, cloud.processor.eos_ids = (3, 4, 5), (5, 6)
-    pair, prompts = Pair.of(edge, cloud), (table_prompt(edge), table_prompt(cloud))
+    pair, prompts = Pair.of(edge, cloud), (table_prompt(edge), lambda: table_prompt(cloud))
     config = settings(mode="hybrid", max_new_tokens=24, min_new_tokens=6, loop_period=0)
     tracks = record_tracks(pair, config, *prompts, GROUPS)
     for gate, track in zip(("never", "always"), tracks, strict=True):

@@ -1,4 +1,4 @@
-"""What the host reads of scores, against plain PyTorch, at vocabularies that are searched whole and in strips."""
+"""What the host reads of rows, against plain PyTorch, at vocabularies that are searched whole and in strips."""
 
 import math
 
@@ -7,8 +7,7 @@ import torch
 from transformers import NoRepeatNGramLogitsProcessor, RepetitionPenaltyLogitsProcessor
 
 from specdec_cli.config.decoding_schema import ScoringConfig
-from specdec_cli.decoding.evidence import CANDIDATES, Groups, evidence_of
-from specdec_cli.decoding.pick import choices, most_likely, ranked, readings
+from specdec_cli.decoding.rows import CANDIDATES, Groups, TokenEvidence, most_likely, ranked, read
 from specdec_cli.decoding.scores import LogitsPipeline
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.processor import Prompt
@@ -30,7 +29,7 @@ def _scores(size: int, rows: int = 4) -> torch.Tensor:
 @pytest.mark.parametrize("size", SIZES)
 def test_the_best_are_those_of_a_whole_search(size):
     scores, count = _scores(size), min(3, size)
-    assert most_likely(scores)[1].tolist() == scores.argmax(dim=-1).tolist() == choices(scores, "it")
+    assert most_likely(scores).tolist() == scores.argmax(dim=-1).tolist() == [row.id for row in read(scores)]
     first, values, ids = ranked(scores, count)
     assert torch.equal(first, scores.argmax(dim=-1))
     assert torch.equal(values, scores.topk(count).values)
@@ -42,9 +41,9 @@ def test_the_best_are_those_of_a_whole_search(size):
 def test_of_equal_tokens_the_first_is_chosen_as_by_generate(size):
     for places in ([size - 1, 0], [size - 1, size // 2], [size // 2, size // 3, size - 1]):
         scores = torch.zeros(1, size).index_fill(1, torch.tensor(places), 1.0)
-        assert most_likely(scores)[1].tolist() == [min(places)]
-        assert choices(torch.zeros(2, size), "it") == [0, 0]
-        assert [row.id for row in readings(scores)] == ranked(scores, 2)[0].tolist() == [min(places)]
+        assert most_likely(scores).tolist() == [min(places)]
+        assert [row.id for row in read(torch.zeros(2, size))] == [0, 0]
+        assert [row.id for row in read(scores)] == ranked(scores, 2)[0].tolist() == [min(places)]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -52,7 +51,8 @@ def test_evidence_is_that_of_the_distribution(size):
     scores = _scores(size)
     groups = {at: at % 3 for at in range(0, size, 5)}
     wholes = scores.double().softmax(dim=-1)
-    for row, p in zip(evidence_of(scores, None, Groups.of(groups, size)), wholes, strict=True):
+    rows = read(scores, CANDIDATES, doubt=True, groups=Groups.of(groups, size))
+    for row, p in zip(map(TokenEvidence.of, rows), wholes, strict=True):
         assert row.entropy == pytest.approx(float(torch.special.entr(p).sum()), abs=1e-4)
         assert row.logprob == pytest.approx(float(p.max().log()), abs=1e-5)
         top = p.topk(min(CANDIDATES, size)).values.tolist()
@@ -61,28 +61,34 @@ def test_evidence_is_that_of_the_distribution(size):
         summed = [sum(float(p[id_]) for id_ in groups if groups[id_] == group) for group in range(3)]
         between = torch.special.entr(torch.tensor([*summed, max(1 - sum(summed), 0.0)])).sum()
         assert row.class_entropy == pytest.approx(float(between), abs=1e-4)
-    assert evidence_of(scores.split(1)) == evidence_of(scores)
+    assert read(scores.split(1), 3, spread=True, doubt=True) == read(scores, 3, spread=True, doubt=True)
+    without = zip(read(scores, 3), read(scores, 3, spread=True, doubt=True), strict=True)
+    assert all((a.id, a.gap) == (b.id, b.gap) and a.log_sum == pytest.approx(b.log_sum, abs=1e-5) for a, b in without)
     impossible = scores.isinf().nonzero()
     if len(impossible):
         at, id_ = impossible[0].tolist()
-        assert evidence_of(scores[at : at + 1], [id_])[0].logprob == -math.inf
+        (row,) = read(scores[at : at + 1], ids=torch.tensor([id_]))
+        assert (row.asked, row.score) == (id_, -math.inf)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("size", [300, 20_001])
-def test_scores_that_are_not_finite_are_refused_by_name(bad, size):
+def test_a_row_that_is_not_finite_is_refused_by_name_when_it_is_used(bad, size):
     scores = _scores(size)
     scores[1, size // 2] = bad
-    for read in (choices, lambda rows, name: evidence_of(rows, None, None, name)):
+    for wanted in ({}, {"spread": True}, {"doubt": True}):
+        fine, broken, *others = read(scores, **wanted)
+        for row in (fine, *others):
+            row.require_finite("it")
         with pytest.raises(DecodingError, match="the logits of it are not finite"):
-            read(scores, "it")
+            broken.require_finite("it")
     with pytest.raises(DecodingError, match="not finite"):
-        choices(torch.full((1, size), -math.inf), "it")
+        read(torch.full((1, size), -math.inf))[0].require_finite("it")
 
 
 def test_a_spread_of_many_scores_is_nearly_that_of_all():
     scores = _scores(20_001)
-    for row, scored in zip(readings(scores), scores, strict=True):
+    for row, scored in zip(read(scores, spread=True), scores, strict=True):
         assert row.spread == pytest.approx(float(scored[scored.isfinite()].std()), rel=0.05)
 
 
