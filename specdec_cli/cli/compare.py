@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
 
 _MODES: Final = "Modes to compare, two or more."
+_BY: Final = "Give quality by a column of the references, too: speaker, corpus."
 _OUTPUT: Final = "Transcripts (.jsonl), which the same command resumes, or the page (.html). Repeatable."
 
 
@@ -41,6 +42,7 @@ class CompareCommand(options.StudyOptions, options.CuttingOptions, options.GateO
     name: ClassVar[str] = "compare"
 
     modes: Annotated[str, options.of_study("--mode", metavar="MODE,MODE", help=_MODES)] = "edge,hybrid,lossless,cloud"
+    by: Annotated[str | None, options.of_judging("--by", metavar="COLUMN", help=_BY)] = None
     output: Annotated[list[Path] | None, options.out(metavar="FILE", help=_OUTPUT)] = None
 
     def run(self) -> int:
@@ -50,7 +52,7 @@ class CompareCommand(options.StudyOptions, options.CuttingOptions, options.GateO
         if resolved.config.decoding.mode != richest(wanted):
             raise ConfigError("--set decoding.mode is ignored here.", hint="Say which modes to compare with --mode.")
         files = find_recordings(self.paths, recursive=self.recursive, limit=self.limit)
-        words, table = read_references(self, resolved.config, files)
+        words, table = read_references(self, resolved.config, files, self.by)
         targets = Targets([*files, self.references, self.lexicon, *resolved.reads], overwrite=self.overwrite)
         stored, page = by_ending(self.output, (TRANSCRIPTS, PAGE), targets)
         configs = {mode: in_mode(resolved.config, mode) for mode in wanted}
@@ -76,7 +78,7 @@ class CompareCommand(options.StudyOptions, options.CuttingOptions, options.GateO
         if interrupted and all(transcript.error for transcript in transcripts):
             return 130
         seed = resolved.config.judging.seed
-        found = comparison(transcripts, words, modes=wanted, references=table, seed=seed)
+        found = comparison(transcripts, words, modes=wanted, references=table, by=self.by, seed=seed)
         if page is not None:
             from specdec_cli.evaluate.page import render
 

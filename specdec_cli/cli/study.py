@@ -43,15 +43,16 @@ def unopened(recordings: Sequence[InputFile]) -> int:
 
 
 def read_references(
-    command: ReferenceOptions, config: Config, files: Sequence[str] = ()
+    command: ReferenceOptions, config: Config, files: Sequence[str] = (), by: str | None = None
 ) -> tuple[Lexicon, References | None]:
     """The lexicon and the references by which a command judges captions.
 
-    ConfigError: a file is malformed, a column is named without a table, or the table has none of the `files`.
+    `by`: column by which results are given. ConfigError: a file is malformed, a column is named without a table, or the
+    table has none of the `files`.
     """
     lexicon = Lexicon.load(command.lexicon)
     if command.references is None:
-        if command.columns:
+        if command.columns or by:
             raise ConfigError("Columns are named, but there are no references.", hint="Name the table: --references")
         return lexicon, None
     columns = [column.partition("=")[::2] for column in command.columns or ()]
@@ -70,6 +71,7 @@ def read_references(
         strict=config.audio.strict,
         refuse_unknown=config.judging.unknown_label == "refuse",
         label_codes=config.judging.label_codes,
+        by=by,
     )
     if refused := all_unreadable(map(InputFile, files)):
         raise next(iter(refused.values()))

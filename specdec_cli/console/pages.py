@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _INDENT: Final = 11
 _LEFT_OUT: Final = "^"
 _SHOWN: Final = 2  # clips with their captions side by side
+_GROUPS: Final = 20  # rows of a table by speaker or the like
 _UNITS: Final = re.compile(r"[A-Za-z0-9'’-]+|\s+|.", re.DOTALL)
 _OF: Final[dict[Cost, str]] = {"blocks": "the blocks", "clips": "the clips", "time": "cloud-only's time in the cloud"}
 _MEASURES: Final = {
@@ -52,6 +53,11 @@ def comparison_page(found: Comparison, width: int) -> Iterator[RenderableType]:
         drawn = f"{count(found.speakers, 'speaker')}" if found.speakers else "clips"
         note = f"Beside a figure: its {percent(found.level)} interval over {drawn}. -o page.html explains all figures."
         yield Prose(Text(note, DIM), indent=1)
+        for by in tables.by_group(found):
+            yield from (Text(), Text(clean(by.title), STRONG))
+            yield from grid(by.columns, [row._replace(label=clean(row.label)) for row in by.rows[:_GROUPS]], width)
+            if len(by.rows) > _GROUPS:
+                yield Prose(Text(f"… and {len(by.rows) - _GROUPS} more: -o page.html shows all", DIM))
         yield from _captions(found, width)
     if found.errors:
         yield from (Text(), Text(f"{count(len(found.errors), 'recording')} left out", BAD))

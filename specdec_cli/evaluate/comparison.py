@@ -10,7 +10,7 @@ from specdec_cli.evaluate.costs import costs, measurements
 from specdec_cli.evaluate.headline import headline
 from specdec_cli.evaluate.modes import MODES, richest
 from specdec_cli.evaluate.pairing import PairedClip, pair
-from specdec_cli.evaluate.quality import gaps, quality, scores
+from specdec_cli.evaluate.quality import by_group, gaps, quality, scores
 from specdec_cli.evaluate.result import ClipComparison, Comparison
 from specdec_cli.evaluate.text_scores import describe, in_another_language
 from specdec_cli.labels.references import counted
@@ -37,6 +37,7 @@ def comparison(
     *,
     modes: Sequence[Mode] | None = None,
     references: References | None = None,
+    by: str | None = None,
     seed: int = 0,
 ) -> Comparison:
     """Compares modes by their transcripts.
@@ -44,6 +45,7 @@ def comparison(
     Args:
         transcripts: at least one, of one language and prompt, in the order in which clips are to be listed.
         modes: None: those that occur.
+        by: the column that groups of references are from; None: there are no groups.
         seed: of the bootstrap.
 
     Raises:
@@ -62,7 +64,8 @@ def comparison(
     table, resampler = measurements(paired, modes), Resampler(len(clips), seed=seed, speakers=speakers)
     texts = [text for clip in clips for text in clip.reference_texts]
     described = describe(texts, lexicon, language)
-    by = scores(clips, list(table), lexicon, described=described)
+    scored = scores(clips, list(table), lexicon, described=described)
+    groups = [answer.group if answer else None for answer in answers] if by else []
     found = Comparison(
         headline=[],
         modes=modes,
@@ -78,8 +81,10 @@ def comparison(
         audio_s=round(sum(clip.duration_s or 0.0 for clip in clips), 4),
         errors=failures,
         costs=[costs(mode, table, resampler) for mode in table],
-        quality=[quality(clips, mode, by, language, lexicon, resampler) for mode in table],
-        gaps=gaps(by, table, resampler),
+        quality=[quality(clips, mode, scored, language, lexicon, resampler) for mode in table],
+        gaps=gaps(scored, table, resampler),
+        by=by,
+        groups=by_group(clips, groups, list(table), lexicon, speakers, seed),
         attributes=list(lexicon.attributes),
         measured_attributes=list(lexicon.measured),
         reference_columns=dict(references.columns) if references else None,
@@ -89,7 +94,7 @@ def comparison(
             *in_another_language(answers, language),
             *advice((clip[richest(modes)], answer) for clip, answer in zip(paired, answers, strict=True)),
             *([SAID] if texts and not described else []),
-            *([UNTOLD] if references and not any(basis == "references" for basis, _ in by) else []),
+            *([UNTOLD] if references and not any(basis == "references" for basis, _ in scored) else []),
         ],
         references_found=sum(clip.reference is not None for clip in clips) if references else None,
         level=LEVEL,

@@ -130,6 +130,24 @@ def quality(comparison: Comparison) -> FigureTable | None:
     return _table(title, comparison.modes, _quality(comparison))
 
 
+def by_group(comparison: Comparison) -> list[FigureTable]:
+    """Quality by speaker, corpus or another column: a table for each measure, with a row for each group."""
+    found = list[FigureTable]()
+    named = {(each.group, each.mode): each for each in comparison.groups}
+    groups = {each.group: each.clips for each in comparison.groups}
+    for label, field in (("heard, right", "heard_mean"), ("emotion", "emotion"), ("measured, agrees", "measured_mean")):
+        if any(getattr(each, field) for each in comparison.groups):
+            rows = [
+                FigureRow(
+                    f"{'(none)' if group is None else group} ({clips:,})",
+                    [measured(getattr(named[group, mode], field), written.share) for mode in comparison.modes],
+                )
+                for group, clips in groups.items()
+            ]
+            found.append(FigureTable(f"{label}, by {comparison.by} (clips)", comparison.modes, rows))
+    return found
+
+
 def gaps(comparison: Comparison) -> FigureTable | None:
     """How much of the gap between edge and cloud each mode closes, and how much more than escalation at random."""
     shown = [gap for gap in comparison.gaps if not comparison.same_as_cloud(gap.mode)]  # which closes it by its rule

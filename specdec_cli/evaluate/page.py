@@ -65,6 +65,7 @@ def render(comparison: Comparison, transcripts: Iterable[Transcript], lexicon: L
         costs=tables.costs(comparison),
         quality=tables.quality(comparison),
         gaps=tables.gaps(comparison),
+        by_group=tables.by_group(comparison),
         meanings=tables.meanings,
         confusions=tables.confusions(comparison, lexicon),
         worst_confusions=tables.worst_confusions(comparison),

@@ -15,7 +15,16 @@ import numpy.typing as npt
 
 from specdec_cli.evaluate.costs import Columns, spent
 from specdec_cli.evaluate.gap import measure_gap
-from specdec_cli.evaluate.result import Basis, ClipComparison, Confusion, Gap, GapMeasure, LabelQuality, ModeQuality
+from specdec_cli.evaluate.result import (
+    Basis,
+    ClipComparison,
+    Confusion,
+    Gap,
+    GapMeasure,
+    GroupQuality,
+    LabelQuality,
+    ModeQuality,
+)
 from specdec_cli.evaluate.text_scores import clip_chrf, text_scores
 from specdec_cli.prompts import Language
 from specdec_cli.stats import Resampler, Statistic, Values, average, mean
@@ -129,6 +138,39 @@ def quality(
         same_captions=float(by["cloud", "captions"][mode].mean()) if against else None,
         same_labels=resampler.interval(mean(by["cloud", "labels"][mode])) if against else None,
     )
+
+
+def by_group(
+    clips: Clips,
+    groups: Sequence[str | None],
+    modes: Sequence[Mode],
+    lexicon: Lexicon,
+    speakers: Sequence[str | None],
+    seed: int,
+) -> list[GroupQuality]:
+    """How good each mode's captions are on the clips of each group; `groups` and `speakers` are of each clip."""
+    heard, measured = heard_and_measured(lexicon)
+    emotion, found = np.array([*lexicon.attributes]) == "emotion", list[GroupQuality]()
+    for group, number in Counter(groups).most_common():
+        own = [at for at, of in enumerate(groups) if of == group]
+        resampler = Resampler(number, seed=seed, speakers=[speakers[at] for at in own])
+        truth = [clips[at].reference_labels for at in own]
+        for mode in modes if any(truth) else ():
+            hits = label_hits([clips[at].labels[mode] for at in own], truth, lexicon)
+            of_heard, of_emotion, of_measured = (
+                resampler.interval(mean(hits[:, columns])) for columns in (heard, emotion, measured)
+            )
+            found.append(
+                GroupQuality(
+                    group=group,
+                    clips=number,
+                    mode=mode,
+                    heard_mean=of_heard,
+                    emotion=of_emotion,
+                    measured_mean=of_measured,
+                )
+            )
+    return found
 
 
 def gaps(by: Scores, table: Mapping[Mode, Columns], resampler: Resampler) -> list[Gap]:

@@ -109,6 +109,17 @@ class ModeQuality(Figures):
     )
 
 
+class GroupQuality(Figures):
+    """How good one mode's captions are on the clips of one group, as a speaker or a corpus."""
+
+    group: Text | None = Field(description="cell of the column `by`; null: none")
+    clips: int
+    mode: Mode
+    heard_mean: Interval | None = Field(description="as of all clips")
+    emotion: Interval | None = Field(description="share of the clips whose caption names the right emotion")
+    measured_mean: Interval | None = Field(description="as of all clips")
+
+
 class Gap(GapClosed):
     """How much of the cloud's lead over the edge a mode reaches."""
 
@@ -176,6 +187,8 @@ class Comparison(Figures):
     costs: list[ModeFigures] = Field(description="one for each mode, in the order of `modes`")
     quality: list[ModeQuality] = Field(description="one for each mode, in the order of `modes`")
     gaps: list[Gap]
+    by: Text | None = Field(default=None, description="column of the references that groups are from")
+    groups: list[GroupQuality] = Field(default=[], description="one for each group and mode, the largest group first")
     attributes: list[str] = Field(description="attributes of the lexicon, in its order")
     measured_attributes: list[str] = Field(description="of these, the ones that an instrument measures")
     reference_columns: dict[str, str] | None = Field(

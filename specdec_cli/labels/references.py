@@ -46,6 +46,7 @@ class Reference:
     span: tuple[float, float] | None = None  # start and end of the piece, s; the end may be infinite; None: all of it
     channel: int | None = None  # 1-based
     words: Mapping[str, str] = field(default_factory=dict, compare=False)  # attribute -> the table's word, of any class
+    group: str | None = None  # its cell of the column by which results are given
 
     def texts_in(self, language: Language) -> tuple[str, ...]:
         """The reference captions in a language, and those too short to tell."""
@@ -129,6 +130,7 @@ class References:
         strict: bool = False,
         refuse_unknown: bool = False,
         label_codes: str | None = None,
+        by: str | None = None,
     ) -> References:
         """Reads a table (.tsv, .csv, .json or .jsonl).
 
@@ -141,6 +143,7 @@ class References:
             strict: whether a row or label that would be left out is refused instead.
             refuse_unknown: whether a word that is no label is refused; else the row has no such label.
             label_codes: corpus whose codes label the clips; None: the one that has codes for all words of a column.
+            by: column by which results are given.
 
         Raises:
             ReferencesError: the table cannot be read; a column is missing; no row names a clip; no word of a column is
@@ -148,7 +151,7 @@ class References:
         """
         skips = Skips(strict)
         table = read_table(path, skips)
-        columns, texts, named = _find_columns(table, file_column, text_columns, label_columns or {}, lexicon)
+        columns, texts, named = _find_columns(table, file_column, text_columns, label_columns or {}, by, lexicon)
         labels = [LabelColumn.of(table, *item, lexicon, label_codes) for item in named.items()]
         codes = {each.attribute: each.corpus for each in labels if each.corpus is not None}
         found, said = dict[tuple[object, ...], _OneClip](), show_name(str(columns.file))
@@ -160,7 +163,9 @@ class References:
             part = None if entry.start_s is None else (entry.start_s, math.inf if entry.end_s is None else entry.end_s)
             channel = None if entry.channel is None else entry.channel + 1
             key = parts_of(entry.file), part, entry.speaker, channel
-            rows = found.setdefault(key, _OneClip(Reference(entry.file, (), {}, entry.speaker, part, channel)))
+            group = next((each for each in entry.row.cell(by) if each.casefold() not in NONE), None) if by else None
+            about = Reference(entry.file, (), {}, entry.speaker, part, channel, group=group)
+            rows = found.setdefault(key, _OneClip(about))
             rows.number += 1
             confirmed += bool(entry.row.cell(CONFIRMED))
             cells = (text for column in texts for text in entry.row.cell(column))
@@ -255,7 +260,7 @@ def _plain_speaker(name: str | None) -> str | None:
 
 
 def _find_columns(
-    table: Table, file: str | None, texts: Sequence[str], labels: Mapping[str, str], lexicon: Lexicon
+    table: Table, file: str | None, texts: Sequence[str], labels: Mapping[str, str], by: str | None, lexicon: Lexicon
 ) -> tuple[Columns, Sequence[str], Mapping[str, str]]:
     """The columns of the clip and of its texts, and attribute -> column of its class: as named, else by their names.
 
@@ -266,7 +271,7 @@ def _find_columns(
         f"Its columns: {', '.join(map(show_name, table.columns))}. "
         "Name them with --column file=NAME, --column text=NAME or --column emotion=NAME."
     )
-    missing = {file, *texts, *labels.values()} - {None, *table.columns}
+    missing = {file, *texts, *labels.values(), by} - {None, *table.columns}
     if missing:
         raise ReferencesError(f"{table.path} has no column {show_name(str(missing.pop()))}.", hint=hint)
     columns = Columns(table, file=file, clips=CLIPS)

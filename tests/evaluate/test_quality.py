@@ -13,6 +13,7 @@ from specdec_cli.evaluate import comparison_tables as tables
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.comparison_tables import confusions, gaps, summary, worst_confusions
 from specdec_cli.evaluate.gap import AtCost
+from specdec_cli.evaluate.page import render
 from specdec_cli.evaluate.result import Comparison, Figure
 from specdec_cli.evaluate.text_scores import TextQuality
 from specdec_cli.labels import Lexicon
@@ -142,6 +143,26 @@ def test_labels_that_are_left_out_stand_above_the_table(tmp_path):
     print_page(partial(comparison_page, found), screen := Screen(100))
     page = "\n".join(screen.lines)
     assert page.index(counts) < page.index("Beside a figure")
+
+
+def test_quality_by_a_column_is_that_of_its_clips(tmp_path):
+    rows = [("tess", "sad"), ("tess", "happy"), ("", "angry"), ("cremad", "sad"), ("cremad", "sad"), ("cremad", "none")]
+    table = "file,corpus,emotion\n" + "".join(f"{n}.wav,{corpus},{word}\n" for n, (corpus, word) in enumerate(rows))
+    (tmp_path / "truth.csv").write_text(table)
+    runs = [made(f"{n}.wav", mode, said("sad")) for n in range(7) for mode in ("edge", "cloud")]  # one has no row
+    references = References.read(tmp_path / "truth.csv", lexicon=LEXICON, by="corpus")
+    found = comparison(runs, LEXICON, references=references, by="corpus")
+    assert [(each.group, each.clips, each.emotion.value) for each in found.groups if each.mode == "edge"] == [
+        ("cremad", 3, 1.0), ("tess", 2, 0.5), (None, 2, 0.0)
+    ]  # fmt: skip
+    print_page(partial(comparison_page, found), screen := Screen(100))
+    page = "\n".join(screen.lines)
+    assert "emotion, by corpus (clips)" in page
+    assert "tess (2)" in page
+    assert "(none) (2)" in page
+    assert "cremad (3)" in render(found, runs, LEXICON)
+    with pytest.raises(ReferencesError, match="has no column speaker"):
+        References.read(tmp_path / "truth.csv", lexicon=LEXICON, by="speaker")
 
 
 @pytest.mark.parametrize("cell", ["label_emotion\tboredom", "text\t说话人很生气，音量很大。"])

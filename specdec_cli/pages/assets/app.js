@@ -4,10 +4,11 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const views = ["summary", "clips", "clip"].map((name) => [name, document.getElementById(`view-${name}`)]);
 const search = document.getElementById("search");
 const sort = document.getElementById("sort");
+const wrong = document.getElementById("wrong"); // null without references
 let items = [];
 
 function arrange() {
-  items = arranged(data, search.value, sort.value);
+  items = arranged(data, search.value, sort.value, wrong?.value);
   showList(document.getElementById("list"), document.getElementById("found"), data, items);
 }
 
@@ -69,6 +70,7 @@ function keys(event) {
 document.querySelector(".controls").addEventListener("submit", (event) => event.preventDefault());
 search.addEventListener("input", arrange);
 sort.addEventListener("change", arrange);
+wrong?.addEventListener("change", arrange);
 window.addEventListener("hashchange", () => route(true));
 document.addEventListener("keydown", keys);
 arrange();

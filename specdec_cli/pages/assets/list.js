@@ -13,11 +13,13 @@ function escalated(clip) {
   return clip.escalation_rate.hybrid ?? Math.max(-1, ...Object.values(clip.escalation_rate).filter((rate) => rate !== null));
 }
 
-// Clips that hold all words of `query` in their path, captions, references or classes, in the order asked for.
-function arranged(data, query, order) {
+// Clips that hold all words of `query` in their path, captions, references or classes, in the order asked for; of these
+// the ones of which the mode `wrong`, if any, names another class than the references.
+function arranged(data, query, order, wrong) {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   const found = data.clips
     .map((clip, index) => ({ clip, number: index + 1 }))
+    .filter(({ clip }) => !wrong || Object.entries(clip.reference_labels).some(([attribute, named]) => clip.labels[wrong][attribute] !== named))
     .filter(({ clip }) => {
       const text = [clip.file, ...Object.values(clip.captions), ...clip.reference_texts, ...Object.values(clip.reference_labels)].join("\n").toLowerCase();
       return words.every((word) => text.includes(word));
