@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from specdec_cli import interrupts
 from specdec_cli.audio.prosody import HOP, LEAD, SAMPLE_RATE, f0_contour
 from specdec_cli.errors import AudioError
 from specdec_cli.pages.sound import SoundUnavailable, pieces_of
@@ -52,9 +53,15 @@ def rows_of(
         raise AudioError(f"{path}: {error}", hint=hint) from error
 
 
-def _row(samples: npt.NDArray[np.float32], start_s: float) -> SoundRow:
+def _librosa() -> tuple[Callable[..., Values], Callable[..., Values]]:
+    """Its mel spectrogram and level. Its import compiles code, which takes up to half a minute on a busy machine."""
     from librosa.feature import melspectrogram, rms
 
+    return melspectrogram, rms
+
+
+def _row(samples: npt.NDArray[np.float32], start_s: float) -> SoundRow:
+    melspectrogram, rms = interrupts.wait_for(_librosa)
     hop = max(HOP, math.ceil(len(samples) / COLUMNS))
     mel = melspectrogram(y=samples, sr=SAMPLE_RATE, n_fft=_WINDOW, hop_length=hop, n_mels=BANDS)
     level = rms(y=samples, frame_length=max(_WINDOW, 2 * hop), hop_length=hop)[0]

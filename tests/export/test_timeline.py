@@ -1,6 +1,8 @@
 """The picture of a recording: its sound, its pieces and their classes, a minute a row; and what is refused."""
 
+import signal
 import struct
+import threading
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -8,7 +10,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from specdec_cli import interrupts
 from specdec_cli.errors import AudioError
+from specdec_cli.export import spectra
 from specdec_cli.export.recordings import Stored
 from specdec_cli.export.spectra import rows_of
 from specdec_cli.export.timeline import timeline
@@ -51,6 +55,22 @@ def test_a_row_has_a_minute_and_a_piece_is_drawn_in_each_row_that_it_is_in(tmp_p
     found = texts(recording(tmp_path, 130.0, {**said, "at": 59.0}, {**said, "at": 70.0}))
     assert [found.count(name) for name in ("F0, Hz", "emotion", "sad")] == [3, 3, 3]
     assert {"0:00", "1:00", "2:00", "time, min:s"} <= {*found}
+
+
+def test_a_signal_ends_a_picture_while_its_libraries_are_loaded(tmp_path, monkeypatch):
+    """Their import compiles code, and lasts longer than a command has to end."""
+    loaded = threading.Event()
+
+    def load() -> None:
+        interrupts.ask(signal.SIGTERM)
+        loaded.wait(60)
+
+    monkeypatch.setattr(spectra, "_librosa", load)
+    (found,) = recording(tmp_path, 3.0, {"labels": {"emotion": "sad"}})
+    with pytest.raises(SystemExit) as ended:
+        timeline(found, "svg")
+    loaded.set()
+    assert ended.value.code == 128 + signal.SIGTERM
 
 
 @pytest.mark.slow
