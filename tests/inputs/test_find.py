@@ -35,12 +35,8 @@ def test_a_folder_gives_its_recordings_and_nothing_else(tree):
     ]  # fmt: skip
 
 
-def test_a_pattern_chooses_by_name_in_folders(tree):
-    assert found(tree, tree, recursive=True, pattern="x.*") == ["a/x.wav", "b/x.wav", "b/deep/x.wav"]
-    assert found(tree, tree / "a", pattern="*.txt") == ["a/notes.txt"]
-
-
 def test_a_pattern_as_a_path_is_expanded(tree):
+    assert found(tree, tree / "a" / "*.txt") == ["a/notes.txt"]  # whatever its ending
     assert found(tree, tree / "*" / "x.wav") == ["a/x.wav", "b/x.wav"]
     assert found(tree, tree / "**" / "*.mp3") == ["b/deep/z.mp3"]
     (tree / "b" / "again").symlink_to(tree)  # a circle
