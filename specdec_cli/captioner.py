@@ -72,7 +72,7 @@ class Captioner:
         self.cuts = cuts or cuts_of(config.audio)
         summed = config.gate_in_force == "class-entropy"
         remote = summed and pair.edge in pair.remotes  # a remote edge's candidates are summed on the host
-        self._synonyms = self.word_groups if config.acceptance.rule == "class" or remote else NO_SYNONYMS
+        self._synonyms = self.word_groups if config.acceptance_rule == "class" or remote else NO_SYNONYMS
         self.gate = Gate.of(config, self.class_groups if summed and not remote else None)
         self.setup = Setup.of(config, pair, load_s)
         self._calibration: Calibration | None = None  # of all loaded models

@@ -139,7 +139,7 @@ def _needs(config: Config) -> Iterator[Check]:
     for role, needs in here.items():
         other = f", of which {size(taken[needs.device])} are the edge's" if taken[needs.device] else ""
         taken[needs.device] += needs.bytes
-        fits = models[role].device_map is not None or taken[needs.device] <= needs.free
+        fits = models[role].spreads or taken[needs.device] <= needs.free
         advice = "" if fits else f"{other}. Instead: {role}.{_SMALLER}"
         yield Check(f"{role}-needs", "ok" if fits else "warn", f"{needs}{advice}")
         if needs.download:

@@ -50,7 +50,7 @@ def _connect_edge(config: Config, edge: EdgeConfig) -> Vllm:
     from specdec_cli.models.remote_processor import RemoteProcessor
 
     processor = RemoteProcessor(edge.of_processor, offline=config.runtime.offline)
-    return Vllm(edge, processor, own=True, role="edge")
+    return Vllm(config.server("edge"), processor, own=True, role="edge")
 
 
 def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | Vllm | None) -> RemoteModel:
@@ -59,7 +59,7 @@ def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | Vllm | No
     named = cloud.of_processor if own or edge_config is None else edge_config.of_processor
     if edge is not None and not own:
         processor = edge.processor
-    elif cloud.engine == "vllm" and (edge_config is None or edge_config.url is not None):
+    elif cloud.is_vllm and (edge_config is None or edge_config.url is not None):
         from specdec_cli.models.remote_processor import RemoteProcessor
 
         processor = RemoteProcessor(named, offline=offline)
@@ -67,10 +67,10 @@ def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | Vllm | No
         from specdec_cli.models.loading import load_processor
 
         processor = load_processor(named, offline=offline)
-    if cloud.engine == "vllm":
+    if cloud.is_vllm:
         from specdec_cli.cloud.vllm import Vllm
 
-        return Vllm(cloud, processor, own=own)
+        return Vllm(config.server("cloud"), processor, own=own)
     from specdec_cli.cloud.verify_server import VerifyServer
 
-    return VerifyServer(cloud, processor, own=own)
+    return VerifyServer(config.server("cloud"), processor, own=own)

@@ -149,10 +149,10 @@ class Setup:
 
     def refusal(self, clip: Started) -> AudioContentError | None:
         """Why the settings refuse to caption a clip; None if they do not."""
-        if not (clip.flags and self.config.audio.refuse_no_speech):
+        if not (clip.flags and self.config.audio.no_speech == "refuse"):
             return None
         place = clip.file if clip.start_s is None else piece_of(clip.file, clip.start_s, clip.end_s or 0.0)
-        hint = "To caption it all the same, set audio.refuse_no_speech to false."
+        hint = "To caption it all the same, set audio.no_speech to mark."
         return AudioContentError(f"{place} holds no speech: a caption would be invented", hint=hint)
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from specdec_cli.config import CloudConfig, Config, EdgeConfig
-from specdec_cli.config.decoding_schema import AcceptanceRules, DecodingConfig, GateConfig
+from specdec_cli.config.decoding_schema import DecodingConfig, GateConfig
 from specdec_cli.config.schema import PromptConfig, RuntimeConfig
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.block import Block, Event
@@ -16,19 +16,17 @@ from specdec_cli.types import Finished
 
 _OTHER_NAMES: Final = {
     "gate": ("gate", "name"),
-    "acceptance": ("acceptance", "rule"),
 }
 _SECTIONS: Final = {
     "decoding": DecodingConfig,
     "gate": GateConfig,
-    "acceptance": AcceptanceRules,
     "prompt": PromptConfig,
     "runtime": RuntimeConfig,
 }
 
 
 def settings(**given: Any) -> Config:
-    """A configuration from settings by their own names, with `gate` for `gate.name` and `acceptance` for its rule;
+    """A configuration from settings by their own names, with `gate` for `gate.name`;
     `defer=True` is short for `k="whole"`:
 
     `settings(mode="hybrid", k=3, gate="entropy", threshold=0.5)`.

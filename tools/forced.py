@@ -146,7 +146,7 @@ class ForcedLoop:
             "guess_tokens": guesses,
         }
         changed |= {"max_new_tokens": longest, "min_new_tokens": 0 if ended else longest, "loop_period": 0}
-        changed |= {"sentences": None, "stop_strings": (), "degrade": False, "cloud_prefill": "lazy"}
+        changed |= {"sentences": None, "stop_strings": (), "fallback": "off", "cloud_prefill": "lazy"}
         gate = GateConfig(name="entropy", threshold=_UNSURE_NATS) if mode == "hybrid" else GateConfig(threshold=1e9)
         sections = {"decoding": settings.model_copy(update=changed), "gate": gate}
         return self.config.model_copy(update=sections)

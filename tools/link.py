@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from typing import Final
 
 from specdec_cli.cloud.verify_server import VerifyServer
-from specdec_cli.config import CloudConfig
+from specdec_cli.config import Server
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor
 from specdec_cli.serve.app import Offer
@@ -49,7 +49,7 @@ def linked(cloud: AudioLM, processor: Processor, rtt_ms: float, mbps: float | No
         thread.start()
         try:
             url = f"http://{place.host}:{port.result(_START_S)}"
-            with closing(VerifyServer(CloudConfig(model=url, timeout_s=600), processor, own=False)) as client:
+            with closing(VerifyServer(Server(url=url, timeout_s=600), processor, own=False)) as client:
                 yield client
         finally:
             running.should_exit = True

@@ -139,7 +139,7 @@ def learn(timing: CaptionTiming, pair: Pair, config: Config) -> None:
         tokens = [token for block in timing.rounds for token in block.tokens]
         ids, sources = [token.id for token in tokens], [token.source for token in tokens]
         known = {role: pair.local(role) for role in pair.models}
-        weights = {role: model.weights for role, model in known.items() if model is not None}
+        weights: dict[str, str | None] = {role: model.weights for role, model in known.items() if model is not None}
         pair.learn(config, config.instruction(), ids, sources, weights)
 
 

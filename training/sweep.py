@@ -54,8 +54,9 @@ def _label(settings: dict[str, Any], mode: Mode) -> str:
         parts += [*([] if wake is None else [f"wake {wake:g}"]), "deferred"]
     else:
         parts += [f"k {settings['k']}", *(["stopping"] if settings.get("stop_drafting") else [])]
-    if settings.get("acceptance") in LOSSY_RULES:
-        parts.append(settings["acceptance"])
+    rule = str(settings.get("acceptance"))
+    if rule.partition(":")[0] in LOSSY_RULES:
+        parts.append(rule)
     return ", ".join(parts)
 
 

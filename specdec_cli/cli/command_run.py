@@ -95,6 +95,6 @@ def load_captioner(
 def require_cloud(setup: Setup, *, degrades: bool) -> None:
     """Raises CloudError if the cloud does not answer, unless the edge may write without it (`degrades`)."""
     if setup.unanswered and not degrades:
-        alone = " With decoding.degrade the edge writes alone." if setup.mode == "lossless" else ""
+        alone = " With decoding.fallback: on the edge writes alone." if setup.mode == "lossless" else ""
         hint = f"Start the server, or check cloud.model.{alone}"
         raise CloudError(f"The cloud does not answer: {setup.unanswered[0]}.", hint=hint)

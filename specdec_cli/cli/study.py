@@ -69,7 +69,6 @@ def read_references(
         label_columns={what: column for what, column in columns if what in lexicon.attributes},
         lexicon=lexicon,
         strict=config.audio.strict,
-        refuse_unknown=config.judging.unknown_label == "refuse",
         label_codes=config.judging.label_codes,
         by=by,
     )

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import httpx
 
 from specdec_cli.cloud.http import MOST_REASON_BYTES, read_token, trusted
-from specdec_cli.config import RoleConfig
+from specdec_cli.config import Server
 from specdec_cli.errors import CloudError
 
 T = TypeVar("T")
@@ -37,15 +37,14 @@ class Connection:
     else. Raises ConfigError if the token or the certificates cannot be read.
     """
 
-    def __init__(self, config: RoleConfig, role: str, content_type: str) -> None:
-        assert config.url is not None  # or the model is loaded here
+    def __init__(self, config: Server, role: str, content_type: str) -> None:
         self.url = config.url
         headers = {"User-Agent": "specdec", "Content-Type": content_type, "Accept-Encoding": "identity"}
         if token := read_token(config.token_env, f"{role}.token_env"):
             headers["Authorization"] = f"Bearer {token}"
         self._client = httpx.AsyncClient(
             headers=headers,
-            verify=trusted(config, role),
+            verify=trusted(config),
             trust_env=False,
             timeout=None,  # an exchange has one deadline for all that it does
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0),

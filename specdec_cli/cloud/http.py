@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from specdec_cli.config import RoleConfig
+from specdec_cli.config import Server
 from specdec_cli.errors import CloudError, ConfigError, SpecdecError, first_line
 from specdec_cli.text import paragraph
 
@@ -33,7 +33,7 @@ _HINTS: Final = {
 _CERTIFICATE_HINTS: Final = {
     "mismatch": "Write the host in {role}.model as the certificate has it, or make one for this host (docs/remote.md).",
     "expired": "Give the server a new certificate (docs/remote.md).",
-    "": "Copy the file of its serve.tls_cert here and name it in {role}.ca_file (docs/remote.md).",
+    "": "Copy the file of its serve.tls_cert here and name it in remote.ca_file (docs/remote.md).",
 }
 """Word of the reason why a certificate is refused -> what to do; the first that fits."""
 
@@ -78,11 +78,11 @@ def refusal(status: int, body: bytes, role: str, url: str) -> Exception:
     return RefusedError(message, hint and hint.format(role=role), about_clip=status in (400, 413, 422))
 
 
-def failure_of(error: Exception, config: RoleConfig, role: str) -> str:
+def failure_of(error: Exception, config: Server, role: str) -> str:
     """Why a try failed. Raises RefusedError if the configuration prevents a TLS connection."""
     reason = first_line(error)
     if "[SSL:" not in reason or "EOF" in reason:  # a connection that ended is the network's fault
-        cut = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and str(config.url).startswith("http:")
+        cut = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and config.url.startswith("http:")
         return f"{reason} (if it uses TLS, write https:// in {role}.model)" if cut else reason
     what, hint = "it does not use TLS", "Write http:// in {role}.model, or serve with serve.tls_cert and serve.tls_key."
     if refused := re.search(r"certificate verify failed: (.+?)\.? \(_ssl", reason):
@@ -94,14 +94,14 @@ def failure_of(error: Exception, config: RoleConfig, role: str) -> str:
     raise RefusedError(f"{config.url} cannot be connected to: {what}", hint.format(role=role)) from error
 
 
-def trusted(config: RoleConfig, role: str) -> ssl.SSLContext | bool:
+def trusted(config: Server) -> ssl.SSLContext | bool:
     """The certificates to trust: a file's, or the public ones (True); False if the address uses no TLS."""
     if config.ca_file is None:
-        return not str(config.url).startswith("http:")  # reading the public ones takes 30 ms
+        return not config.url.startswith("http:")  # reading the public ones takes 30 ms
     try:
         return ssl.create_default_context(cafile=config.ca_file)
     except OSError as error:
-        message = f"{role}.ca_file {config.ca_file} cannot be read: {error}"
+        message = f"remote.ca_file {config.ca_file} cannot be read: {error}"
         raise ConfigError(message, hint="Give a PEM file.") from error
 
 

@@ -23,7 +23,7 @@ import httpx
 from specdec_cli import interrupts
 from specdec_cli.cloud.connection import Connection, Traffic
 from specdec_cli.cloud.http import MalformedError, RefusedError, failure_of, refusal
-from specdec_cli.config import RoleConfig
+from specdec_cli.config import Server
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.errors import CloudError, ConfigError, EdgeError
@@ -52,11 +52,10 @@ class RemoteModel(ABC):
     most_bytes: int  # of an answer, unless a request says otherwise
 
     def __init__(
-        self, config: RoleConfig, processor: Processor, payload: Payload, *, own: bool, role: Decider = "cloud"
+        self, config: Server, processor: Processor, payload: Payload, *, own: bool, role: Decider = "cloud"
     ) -> None:
-        assert config.url is not None  # or the model is loaded here
         if payload == "waveform" and not config.allow_audio_upload:
-            message = f"{config.url} needs the recordings themselves, and {role}.allow_audio_upload is false"
+            message = f"{config.url} needs the recordings themselves, and remote.allow_audio_upload is false"
             hint = "Recordings would leave this machine. Allow it, or use a model that takes log-mel features."
             raise ConfigError(message, hint=hint)
         self.config, self.name, self.payload, self.role = config, config.url, payload, role
@@ -217,7 +216,7 @@ class Call:
         if self._closed.wait(min(pause_s, max(left_s, 0.0))):
             raise CloudError("the clip is closed")
         if left_s <= pause_s:
-            hint = f"Check the network and the server, or raise {model.role}.timeout_s."
+            hint = "Check the network and the server, or raise remote.timeout_s."
             raise CloudError(f"{model.name} did not answer within {self._limit_s:g} s: {why}", hint=hint)
 
 

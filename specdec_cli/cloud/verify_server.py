@@ -12,7 +12,7 @@ from typing import Final
 from specdec_cli.cloud import protocol as wire
 from specdec_cli.cloud.http import ForgottenError, RefusedError, parse
 from specdec_cli.cloud.remote import Call, RemoteModel, RemoteVerifier
-from specdec_cli.config import CloudConfig
+from specdec_cli.config import Server
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.length import capacity
 from specdec_cli.decoding.remote import RemoteClip
@@ -74,7 +74,7 @@ class ServerVerifier(RemoteVerifier):
             vocab_size=clip.vocab_size,
             stop_ids=sorted(clip.stop_ids),
             scoring=decoding.scoring(),
-            acceptance=clip.config.acceptance,
+            acceptance=clip.config.decoding.rules,
             guess_tokens=decoding.guess_tokens,
             top_n=min(clip.top_n, wire.MOST_LISTED) or None,
             synonyms=dict(clip.synonyms) or None,
@@ -117,7 +117,7 @@ class VerifyServer(RemoteModel):
     content_type, most_bytes = "application/octet-stream", 1 << 16
     identity, lexicon = "", ""  # of `Info`, once the server was reached
 
-    def __init__(self, config: CloudConfig, processor: Processor, *, own: bool) -> None:
+    def __init__(self, config: Server, processor: Processor, *, own: bool) -> None:
         whole = processor.family.payload == "waveform"
         super().__init__(config, processor, "waveform" if whole else "features", own=own)
         self.start()

@@ -15,7 +15,7 @@ from specdec_cli.cloud import vllm_protocol as wire
 from specdec_cli.cloud.http import ForgottenError, RefusedError, parse
 from specdec_cli.cloud.remote import Call, RemoteModel, RemoteVerifier
 from specdec_cli.cloud.vllm_protocol import GenerateRequest, Scored
-from specdec_cli.config import RoleConfig
+from specdec_cli.config import Server
 from specdec_cli.config.checks import beyond_likeliest
 from specdec_cli.decoding.accept import NO_SYNONYMS, says_same
 from specdec_cli.decoding.block import Draft, Enough, Verdict
@@ -38,7 +38,8 @@ class VllmClip:
 
     def __init__(self, server: Vllm, clip: RemoteClip) -> None:
         self.server, self.clip, self.call = server, clip, Call(server)
-        for name, hint in beyond_likeliest(effective(clip.config.decoding, server.processor), clip.config.acceptance):
+        decoding = clip.config.decoding
+        for name, hint in beyond_likeliest(effective(decoding, server.processor), decoding.rules):
             needs = f"{name}, as it is set or as its checkpoint suggests, needs more"
             raise DecodingError(f"a vLLM {server.role} returns the most likely tokens only, and {needs}", hint=hint)
         self._uuid = uuid.uuid4().hex  # names the clip to the server; nobody can guess it
@@ -143,7 +144,7 @@ class VllmVerifier(RemoteVerifier):
 
     def _verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         clip, before_ms, m = self._requests.clip, self.work.step_ms, len(draft.ids)
-        decoding, rule = clip.config.decoding, clip.config.acceptance.rule
+        decoding, rule = clip.config.decoding, clip.config.decoding.rules.rule
         room, path, accepted = decoding.max_new_tokens - len(text), tuple(text), 0
         groups = clip.synonyms if rule == "class" else NO_SYNONYMS
         unsure = (at for at, each in enumerate(draft.evidence) if each.probability < _SURE)
@@ -183,7 +184,7 @@ class Vllm(RemoteModel):
 
     content_type, most_bytes = "application/json", wire.MOST_BYTES
 
-    def __init__(self, config: RoleConfig, processor: Processor, *, own: bool, role: Decider = "cloud") -> None:
+    def __init__(self, config: Server, processor: Processor, *, own: bool, role: Decider = "cloud") -> None:
         super().__init__(config, processor, "waveform", own=own, role=role)
         assert config.served_model is not None  # a configuration without is refused
         self.model, self.known = config.served_model, {"serves": config.served_model, **self.known}

@@ -9,7 +9,7 @@ Defaults < config file < environment (`SPECDEC_DECODING__K=3`) < flags. Nothing 
 
 from specdec_cli.config.layers import parse_setting
 from specdec_cli.config.locate import configs_folder, shipped_configs
-from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, ModelConfig, RoleConfig
+from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, ModelConfig, RoleConfig, Server
 from specdec_cli.config.resolve import ResolvedConfig, load_config
 from specdec_cli.config.schema import Config
 from specdec_cli.config.settings import SETTINGS
@@ -22,6 +22,7 @@ __all__ = [
     "ModelConfig",
     "ResolvedConfig",
     "RoleConfig",
+    "Server",
     "configs_folder",
     "load_config",
     "parse_setting",

@@ -17,8 +17,7 @@ from specdec_cli.types import LOSSY_RULES, NOTHING_DONE, TOKEN_GATES, VLLM_RULES
 
 _OF_BOTH_MODELS: Final = (
     *(f"gate.{name}" for name in GateConfig.model_fields),
-    *(f"acceptance.{name}" for name in AcceptanceRules.model_fields),
-    *(f"decoding.{name}" for name in ("cloud_prefill", "degrade")),
+    *(f"decoding.{name}" for name in ("cloud_prefill", "acceptance", "fallback")),
 )
 _BOUNDS: Final = {"entropy": (0, math.inf), "class-entropy": (0, math.inf), "logprob": (-math.inf, 0)}
 """Gate -> range of its thresholds, nats; those of the other gates are from 0 to 1."""
@@ -50,9 +49,11 @@ def _models(config: Config) -> Iterator[Clash]:
     yield mode != "edge" and cloud is None, "decoding.mode", "cloud", "Name one in cloud.model, or use mode edge."
     if edge is not None:
         remote = edge.url is not None
-        yield remote and edge.engine != "vllm", "edge.model", "edge.engine", "Only a vllm can be a remote edge."
-        mixed = mode in ("hybrid", "lossless") and cloud is not None and cloud.engine != "vllm"
-        yield remote and mixed, "edge.engine", "cloud.engine", "A vllm edge needs a vllm cloud."
+        hint = "Only a vLLM server can be a remote edge: name its model in edge.served_model."
+        yield remote and not edge.is_vllm, "edge.model", "edge.served_model", hint
+        mixed = mode in ("hybrid", "lossless") and cloud is not None and not cloud.is_vllm
+        hint = "An edge at a vLLM server needs a cloud at one: name its model in cloud.served_model."
+        yield remote and mixed, "edge.model", "cloud.model", hint
         yield remote and config.gate_in_force == "random", "gate.name", "edge.model", _ONE
     if cloud is not None:
         remote = cloud.url is not None
@@ -64,20 +65,18 @@ def _models(config: Config) -> Iterator[Clash]:
 
 def _model(role: Decider, model: EdgeConfig | CloudConfig, config: Config) -> Iterator[Clash]:
     plain = model.url is not None and model.url.startswith("http://") and not is_loopback(model.url)
-    hint = f"Use https://, or set {role}.allow_plain_http: true for a connection that is protected in another way."
-    yield plain and not model.allow_plain_http, f"{role}.model", f"{role}.allow_plain_http", hint
+    hint = "Use https://, or set remote.allow_plain_http: true for a connection that is protected in another way."
+    yield plain and not config.remote.allow_plain_http, f"{role}.model", "remote.allow_plain_http", hint
     own_text = config.prompt.style is None and not config.prompt.force
     hint = "The mini pair writes broken text for your own instruction. Use other models, or set prompt.force to true."
     yield own_text and model.url is None and model.is_mini, "prompt.instruction", f"{role}.model", hint
-    if model.engine == "vllm":
-        hint = "Of a vllm both are needed: its address and the name of its model."
-        yield model.url is None, f"{role}.engine", f"{role}.model", hint
-        yield model.served_model is None, f"{role}.engine", f"{role}.served_model", hint
-    if model.engine == "vllm" and config.decoding.mode in ("hybrid", "lossless", role):
+    hint = f"{role}.served_model names a model at a vLLM server: give its address in {role}.model, or leave it out."
+    yield model.is_vllm and model.url is None, f"{role}.served_model", f"{role}.model", hint
+    if model.is_vllm and config.decoding.mode in ("hybrid", "lossless", role):
         hint = "Recordings would leave this machine. Allow it, or use specdec serve, which is sent log-mel features."
-        yield not model.allow_audio_upload, f"{role}.engine", f"{role}.allow_audio_upload", hint
-        for name, hint in beyond_likeliest(config.decoding, config.acceptance):
-            yield True, f"{role}.engine", name, hint
+        yield not config.remote.allow_audio_upload, f"{role}.served_model", "remote.allow_audio_upload", hint
+        for name, hint in beyond_likeliest(config.decoding, config.decoding.rules):
+            yield True, f"{role}.served_model", name, hint
 
 
 def beyond_likeliest(scoring: ScoringConfig, acceptance: AcceptanceRules) -> Iterator[tuple[str, str]]:
@@ -86,15 +85,15 @@ def beyond_likeliest(scoring: ScoringConfig, acceptance: AcceptanceRules) -> Ite
         if getattr(scoring, name) not in (None, off):
             yield f"decoding.{name}", f"It takes whole distributions: set it to {off:g}, or use specdec serve."
     if acceptance.rule not in (None, *VLLM_RULES) and not scoring.sampling:
-        yield "acceptance.rule", "Use greedy or class, or specdec serve."
+        yield "decoding.acceptance", "Use greedy or class, or specdec serve."
 
 
 def _decoding(config: Config) -> Iterator[Clash]:
-    decoding, gate, rule, audio = config.decoding, config.gate, config.acceptance.rule, config.audio
+    decoding, gate, rule, audio = config.decoding, config.gate, config.decoding.rules.rule, config.audio
     hint = "Lossless allows greedy and sampling; for this rule use mode hybrid."
-    yield decoding.mode == "lossless" and rule in LOSSY_RULES, "decoding.mode", "acceptance.rule", hint
+    yield decoding.mode == "lossless" and rule in LOSSY_RULES, "decoding.mode", "decoding.acceptance", hint
     misfit = decoding.mode in ("hybrid", "lossless") and rule == ("greedy" if decoding.sampling else "sampling")
-    yield misfit, "acceptance.rule", "decoding.temperature", _FITS
+    yield misfit, "decoding.acceptance", "decoding.temperature", _FITS
     greedy = not decoding.sampling
     yield greedy and decoding.top_p not in (None, 1.0), "decoding.top_p", "decoding.temperature", _FITS
     yield greedy and decoding.top_k is not None, "decoding.top_k", "decoding.temperature", _FITS
@@ -120,7 +119,7 @@ def _ignored(config: Config) -> Iterator[Clash]:
         stops = gate.stop_drafting and gate.name not in TOKEN_GATES
         yield stops, "gate.stop_drafting", "gate.name", f"It goes with {', '.join(sorted(TOKEN_GATES))}."
     else:
-        unused = (*_OF_BOTH_MODELS, *("decoding.edge_failed",) * (mode == "cloud"))
+        unused = _OF_BOTH_MODELS
     hint = f"Mode {mode} ignores it: leave it out, or use mode hybrid."
     yield from ((True, name, "decoding.mode", hint) for name in unused)
     hint = "A whole caption is not cut into blocks: set decoding.k to a number or auto, or leave it out."

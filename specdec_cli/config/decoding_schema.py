@@ -2,10 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from specdec_cli.config.fields import Section, Texts, Toggle, Tokens, setting
+from pydantic import AfterValidator, Field
+
+from specdec_cli.config.fields import PlainText, Section, Texts, Toggle, Tokens, setting
 from specdec_cli.types import AcceptanceName, GateName, Mode
+
+
+class AcceptanceRules(Section):
+    """Which drafted tokens the cloud accepts: what `decoding.acceptance` says, in parts.
+
+    Attributes:
+        rule: its name; None: greedy or sampling, as tokens are chosen.
+        rank: rule rank accepts a token among so many of the cloud's likeliest.
+        prob: rule prob accepts a token of at least this probability at the cloud.
+    """
+
+    rule: AcceptanceName | None = None
+    rank: int = Field(default=3, ge=1)
+    prob: float = Field(default=0.1, ge=0, le=1)
+
+    @classmethod
+    def of(cls, text: str | None) -> AcceptanceRules:
+        """The rules that a text such as "rank:3" names. ValueError: there are no such rules."""
+        if text is None:
+            return cls()
+        rule, separator, number = text.partition(":")
+        try:
+            numbers = {rule: {"rank": int, "prob": float}[rule](number)} if separator else {}
+            return cls.model_validate({"rule": rule, **numbers})
+        except (KeyError, ValueError):
+            takes = "greedy, sampling, typical, class, rank:3 (any whole number from 1), or prob:0.1 (from 0 to 1)"
+            raise ValueError(f"is {text[:40]!r}, but it takes {takes}") from None
+
+    def in_force(self, *, sampling: bool) -> AcceptanceName:
+        """The configured rule, or the lossless one for greedy or for sampled tokens."""
+        return self.rule or ("sampling" if sampling else "greedy")
+
+    def written(self, *, sampling: bool) -> str:
+        """The rule in force as a text that `of` reads, with its number."""
+        rule = self.in_force(sampling=sampling)
+        return {"rank": f"rank:{self.rank}", "prob": f"prob:{self.prob:g}"}.get(rule, rule)
+
+
+def _acceptance(text: str) -> str:
+    AcceptanceRules.of(text)
+    return text
+
+
+Acceptance = Annotated[PlainText, AfterValidator(_acceptance)]
 
 
 class ScoringConfig(Section):
@@ -51,23 +97,30 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     closing: Toggle = setting(
         "auto", "end before a sentence to the listener, escalate refusals; auto: on, but for the mini pair"
     )
-    loop_period: int = setting(8, "longest repeating run looked for, tokens; 0: off", ge=0, le=64)
-    loop_repeats: int = setting(3, "repeats of a run at the end of the text that count as a loop", ge=2)
-    loop_top_k: int = setting(10, "tokens to sample among when the edge breaks a loop", ge=2)
+    loop_period: int = setting(8, "a run of up to so many tokens, three times in a row, is a loop; 0: off", ge=0, le=64)
     cloud_prefill: Literal["lazy", "early", "overlap"] = setting(
         "lazy",
         "the cloud encodes a clip at its first call (lazy), before the edge (early), or beside it (overlap)",
     )
     guess_tokens: int = setting(8, "most tokens to guess from earlier captions; changes no text; 0: none", ge=0, le=64)
-    edge_failed: Literal["fail", "cloud"] = setting(
-        "fail", "if a remote edge fails: fail the clip, or let the cloud write the rest"
+    fallback: Toggle = setting(
+        "auto", "on: if one model fails, the other one writes the rest; auto: only the edge, and in hybrid mode alone"
     )
-    degrade: bool | None = setting(None, "true: the edge writes the rest if the cloud fails; null: true in hybrid mode")
+    acceptance: Acceptance | None = setting(
+        None,
+        "which drafted tokens are accepted: greedy, sampling (lossless), rank:3, prob:0.1, typical or class "
+        "(docs/gates.md); null: greedy at temperature 0, else sampling",
+    )
 
     @property
     def degrades(self) -> bool:
         """Whether the edge writes on where the cloud fails."""
-        return self.mode == "hybrid" if self.degrade is None else self.degrade and self.mode != "cloud"
+        return self.mode == "hybrid" if self.fallback == "auto" else self.fallback == "on" and self.mode != "cloud"
+
+    @property
+    def rules(self) -> AcceptanceRules:
+        """The rule of acceptance."""
+        return AcceptanceRules.of(self.acceptance)
 
     @property
     def adapts(self) -> bool:
@@ -91,18 +144,3 @@ class GateConfig(Section):
     )
     wake: float | None = setting(None, "with k whole: threshold for a clip's first call; null: `threshold`")
     stop_drafting: bool = setting(False, "true: a block ends with its first unsure token and goes to the cloud")
-
-
-class AcceptanceRules(Section):
-    """Which drafted tokens the cloud accepts."""
-
-    rule: AcceptanceName | None = setting(
-        None,
-        "which drafted tokens are accepted; greedy, sampling: lossless; null: greedy at temperature 0, else sampling",
-    )
-    rank: int = setting(3, "rule rank: accept a token among this many of the cloud's likeliest", ge=1)
-    prob: float = setting(0.1, "rule prob: accept a token of at least this probability at the cloud", ge=0, le=1)
-
-    def in_force(self, *, sampling: bool) -> AcceptanceName:
-        """The configured rule, or the lossless one for greedy or for sampled tokens."""
-        return self.rule or ("sampling" if sampling else "greedy")

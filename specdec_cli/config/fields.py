@@ -91,17 +91,4 @@ Flight = Annotated[int, Field(ge=1, le=1024)]
 Toggle = Literal["auto", "on", "off"]
 Moment = Annotated[float, BeforeValidator(_moment)]
 VariableName = Annotated[str, StringConstraints(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\z")]
-Device = Annotated[str, StringConstraints(pattern=r"\A(auto|cpu|mps|cuda(:[0-9]{1,3})?)\z")]
-FamilyName = Literal[
-    "auto",
-    "qwen2.5-omni",
-    "qwen2-audio",
-    "qwen3-omni",
-    "gemma4",
-    "gemma4-unified",
-    "gemma3n",
-    "voxtral",
-    "audio-flamingo-3",
-    "music-flamingo",
-    "granite-speech",
-]
+Device = Annotated[str, StringConstraints(pattern=r"\A(auto|balanced|sequential|cpu|mps|cuda(:[0-9]{1,3})?)\z")]

@@ -36,7 +36,7 @@ MODELS: Final = ("edge", "cloud")
 """Sections that a model's name, or null, may stand for as a whole."""
 
 _FILES: Final = (
-    *("audio.segment", "edge.ca_file", "cloud.ca_file"),
+    *("audio.segment", "remote.ca_file"),
     *("serve.tls_cert", "serve.tls_key"),
 )
 """Settings that name a file: relative to the config file, or to the working folder."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from specdec_cli.config import fields
-from specdec_cli.config.fields import FamilyName, ModelName, PlainText, Section, setting
+from specdec_cli.config.fields import ModelName, PlainText, Section, setting
 from specdec_cli.config.locate import follows_shipped_prompts, model_source
 
 
@@ -16,16 +16,20 @@ class ModelConfig(Section):
     """One audio language model and how to load it."""
 
     model: ModelName = Field(description="folder (relative to this file), hub id (or ID@REVISION), package:mini/edge")
-    family: FamilyName = setting("auto", "model family; auto: by the checkpoint's model_type")
-    device: fields.Device = setting("auto", "auto, cpu, mps, cuda or cuda:N; auto: cuda, then mps, then cpu")
+    device: fields.Device = setting(
+        "auto",
+        "auto, cpu, mps, cuda or cuda:N; auto: cuda, then mps, then cpu; balanced, sequential: spread over all GPUs",
+    )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting("auto", "number format; auto: as stored")
-    device_map: Literal["auto", "balanced", "sequential"] | None = setting(None, "spread over all devices; null: no")
-    attention: Literal["sdpa", "eager", "flash_attention_2"] = setting("sdpa", "attention kernel")
     quantization: Literal["int4"] | dict[str, Any] | None = setting(
         None, "int4: decoder in four bits, on a CPU; or transformers' own quantization_config; null: as stored"
     )
-    graphs: Literal["auto", "on", "off"] = setting("auto", "CUDA graphs over fixed memory; on: on a CPU, too")
     instruction: fields.OwnInstruction | None = setting(None, 'for this model alone; "": none; null: that of `prompt`')
+
+    @property
+    def spreads(self) -> bool:
+        """Whether it is spread over all GPUs."""
+        return self.device in ("balanced", "sequential")
 
     @property
     def source(self) -> str:
@@ -68,16 +72,13 @@ class RoleConfig(ModelConfig):
         description="folder (relative to this file), hub id (or ID@REVISION), package:mini/edge or ...cloud, or the "
         "address of a server, https://host:port"
     )
-    served_model: PlainText | None = setting(None, "name of the model at a vLLM server")
+    served_model: PlainText | None = setting(
+        None, "name of the model at a vLLM server; null: the address is that of specdec serve"
+    )
     processor: ModelName | None = setting(
         None, "checkpoint with the tokenizer of the model at an address; null: `served_model`, or the edge's"
     )
     token_env: fields.VariableName | None = setting(None, "variable with the server's token; null: it requires none")
-    timeout_s: float = setting(5.0, "time limit of a call to the server, s", gt=0, le=3600)
-    retry_s: float = setting(10.0, "time after a failed call until the server is called again, s", ge=0, le=3600)
-    ca_file: PlainText | None = setting(None, "PEM file of certificates to trust at an address; null: the public ones")
-    allow_plain_http: bool = setting(False, "true: features or recordings may go unencrypted to another machine")
-    allow_audio_upload: bool = setting(False, "true: recordings may leave this machine, as vLLM requires")
 
     @property
     def label(self) -> str:
@@ -90,6 +91,11 @@ class RoleConfig(ModelConfig):
         return self.model if "://" in self.model else None
 
     @property
+    def is_vllm(self) -> bool:
+        """Whether the server is vLLM's."""
+        return self.served_model is not None
+
+    @property
     def names_processor(self) -> bool:
         """Whether there is a checkpoint to load tokenizer, features and chat template from."""
         return bool(self.processor or self.served_model or self.url is None)
@@ -97,19 +103,33 @@ class RoleConfig(ModelConfig):
     @property
     def of_processor(self) -> ModelConfig:
         """Where to load tokenizer, features and chat template from, if there is such a checkpoint."""
-        return ModelConfig(model=self.processor or self.served_model or self.model, family=self.family)
+        return ModelConfig(model=self.processor or self.served_model or self.model)
 
 
 class EdgeConfig(RoleConfig):
     """The edge; a remote one is at a vLLM server."""
 
-    engine: Literal["transformers", "vllm"] = setting("transformers", "transformers here, or vllm serve at an address")
-    timeout_s: float = setting(120.0, "time limit of a call to the server, with retries, s", gt=0, le=3600)
-
 
 class CloudConfig(RoleConfig):
     """The cloud; a remote one is at a server of specdec's or vLLM's."""
 
-    engine: Literal["specdec", "vllm"] = setting(
-        "specdec", "server at an address: specdec serve, or vllm serve, which needs `served_model` as well"
+
+class RemoteConfig(Section):
+    """How models at addresses are called, and what may be sent to them."""
+
+    timeout_s: float | None = setting(
+        None, "time limit of a call, with retries, s; null: 5 for a cloud, 120 for an edge", gt=0, le=3600
     )
+    retry_s: float = setting(10.0, "time after a failed call until a cloud is called again, s", ge=0, le=3600)
+    ca_file: PlainText | None = setting(None, "PEM file of certificates to trust; null: the public ones")
+    allow_plain_http: bool = setting(False, "true: features or recordings may go unencrypted to another machine")
+    allow_audio_upload: bool = setting(False, "true: recordings may leave this machine, as vLLM requires")
+
+
+class Server(RemoteConfig):
+    """The server of a model at an address."""
+
+    url: str
+    served_model: PlainText | None = None
+    token_env: fields.VariableName | None = None
+    timeout_s: float = 5.0

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Final, Literal, cast, get_args
 
-from specdec_cli.config.decoding_schema import AcceptanceRules, DecodingConfig, GateConfig
+from specdec_cli.config.decoding_schema import DecodingConfig, GateConfig
 from specdec_cli.config.fields import (
     AT_PAUSES,
     Flight,
@@ -25,7 +25,7 @@ from specdec_cli.config.fields import (
     Toggle,
     setting,
 )
-from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, RoleConfig
+from specdec_cli.config.model_schema import CloudConfig, EdgeConfig, RemoteConfig, RoleConfig, Server
 from specdec_cli.prompts import Language, Style, prompt_for
 from specdec_cli.types import AcceptanceName, Decider, GateName
 
@@ -35,6 +35,8 @@ class RuntimeConfig(Section):
 
     threads: int | None = setting(None, "CPU threads of a forward; null: one per core", ge=1)
     offline: bool = setting(False, "true: never download; models must be local or already cached")
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = setting("sdpa", "attention kernel")
+    graphs: Toggle = setting("auto", "CUDA graphs over fixed memory; auto: on a GPU; on: on a CPU, too")
     compile: Toggle = setting("auto", "compile steps for a GPU (minutes, once); auto: in commands that run long")
     self_test: bool = setting(True, "test a model when it is loaded for the first time; false: trust it")
     workers: int | None = setting(
@@ -75,13 +77,14 @@ class AudioConfig(Section):
     )
     start_s: Moment | None = setting(None, "caption from here on, seconds or HH:MM:SS; null: 0")
     end_s: Moment | None = setting(None, "caption up to here, seconds or HH:MM:SS; null: to the end")
-    strict: bool = setting(False, "true: refuse rows of cuts and tables that would be left out or changed")
+    strict: bool = setting(False, "true: refuse rows of cuts and tables, and labels, that would be left out")
     channel: Literal["mix", "each"] | Number = setting(
         "mix", "mix: the mean of those with sound; each: every channel is a speaker; a number: that channel, from 1"
     )
     track: Number | None = setting(None, "sound track of a video, from 1; null: the one that it marks as the default")
-    refuse_no_speech: bool = setting(False, "true: a clip without speech is an error; false: its transcript is marked")
-    keep_no_speech: bool = setting(False, "true: a clip without speech gets classes and subtitles as any other")
+    no_speech: Literal["mark", "refuse", "keep"] = setting(
+        "mark", "of a clip without speech, mark: no classes, no subtitles; refuse: an error; keep: as of any other"
+    )
 
     @property
     def length_s(self) -> float | None:
@@ -107,7 +110,7 @@ class AudioConfig(Section):
                 segment += f" {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
         recorded = {"segment": segment, "start_s": self.start_s, "end_s": self.end_s, "track": self.track}
         recorded["channel"] = None if self.channel == "mix" else self.channel
-        recorded["keep_no_speech"] = self.keep_no_speech or None
+        recorded["keep_no_speech"] = self.no_speech == "keep" or None
         return {name: value for name, value in recorded.items() if value is not None}
 
 
@@ -115,9 +118,6 @@ class JudgingConfig(Section):
     """How captions are judged: by `compare`, `tune` and `review`; and how their classes are."""
 
     seed: int = setting(0, "seed of random draws, such as those of intervals", ge=0)
-    unknown_label: Literal["ignore", "refuse"] = setting(
-        "ignore", "ignore: leave an unknown label out; refuse: refuse the table"
-    )
     label_codes: PlainText | None = setting(
         None, "corpus whose codes the labels are: MSP-Podcast, EMO-DB, RAVDESS or SAVEE; null: found by the codes"
     )
@@ -151,9 +151,9 @@ class Config(Section):
 
     edge: EdgeConfig | None = None
     cloud: CloudConfig | None = None
+    remote: RemoteConfig = RemoteConfig()
     decoding: DecodingConfig = DecodingConfig()
     gate: GateConfig = GateConfig()
-    acceptance: AcceptanceRules = AcceptanceRules()
     prompt: PromptConfig = PromptConfig()
     audio: AudioConfig = AudioConfig()
     runtime: RuntimeConfig = RuntimeConfig()
@@ -192,6 +192,14 @@ class Config(Section):
         models: dict[Decider, RoleConfig | None] = {"edge": self.edge, "cloud": self.cloud}
         return {role: model for role, model in models.items() if model is not None and role != unused}
 
+    def server(self, role: Decider) -> Server:
+        """Where a model is that has an address, and how it is called."""
+        model = self.models[role]
+        assert model.url is not None
+        given = self.remote.model_dump()
+        given["timeout_s"] = self.remote.timeout_s or (5.0 if role == "cloud" else 120.0)
+        return Server(url=model.url, served_model=model.served_model, token_env=model.token_env, **given)
+
     def running_long(self) -> Config:
         """The settings for a command that runs so long that compiling pays."""
         if self.runtime.compile != "auto":
@@ -202,7 +210,7 @@ class Config(Section):
     def loads_models(self) -> bool:
         """Whether a model, or a processor that needs PyTorch, is loaded in this process: not if vLLM runs them all."""
         taking_part = (self.edge, None if self.decoding.mode == "edge" else self.cloud)
-        return any(model is not None and model.engine != "vllm" for model in taking_part)
+        return any(model is not None and not model.is_vllm for model in taking_part)
 
     @property
     def gate_in_force(self) -> GateName:
@@ -214,7 +222,7 @@ class Config(Section):
     @property
     def acceptance_rule(self) -> AcceptanceName:
         """The rule in force: the configured one, or the lossless one for the temperature."""
-        return self.acceptance.in_force(sampling=self.decoding.sampling)
+        return self.decoding.rules.in_force(sampling=self.decoding.sampling)
 
 
 SECTIONS: Final[dict[str, type[Section]]] = {

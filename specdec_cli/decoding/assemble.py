@@ -113,8 +113,8 @@ class ClipModels:
         make_scores = cache(lambda: self.scores("cloud", prompt(), stop_ids))
         if config.decoding.cloud_prefill == "overlap":
             make_scores()  # the engine closes the sessions that the clip's own thread opens
-        most = config.decoding.max_new_tokens
-        return LocalVerifier(make_scores, config.acceptance, most, self.top_n, self.synonyms)
+        rules, most = config.decoding.rules, config.decoding.max_new_tokens
+        return LocalVerifier(make_scores, rules, most, self.top_n, self.synonyms)
 
     def scores(self, role: Decider, prompt: Prompt, stop_ids: tuple[int, ...]) -> NextScores:
         """The next-token scores of a loaded model, with a fresh session."""

@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Final
 
 from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.block import Block, Draft, Drafter, Enough, Event, Verdict, Verifier, outcome
@@ -19,6 +20,8 @@ from specdec_cli.decoding.prefill import CloudPrefill
 from specdec_cli.decoding.stop import StopRules, TextEnd
 from specdec_cli.errors import CloudError, EdgeError
 from specdec_cli.types import Decider, Finished, FinishReason, ModelWork, Prefill, Sent
+
+_WAY_OUT: Final = 10  # likeliest tokens, of which the edge draws to leave a loop
 
 
 @dataclass(eq=False)
@@ -74,7 +77,7 @@ class Loop:
             try:
                 return self._draft_with(edge)
             except EdgeError as error:
-                if self._cloud is None or self.settings.edge_failed != "cloud":
+                if self._cloud is None or self.settings.fallback != "on":
                     raise
                 self._failed["edge"] = error.message
         return Draft(reason="always" if self.settings.mode == "lossless" else None)
@@ -98,7 +101,7 @@ class Loop:
             self._end.leave()
             # a cloud that has confirmed this loop would reject a way out, and loop on
             if self._end.loop_was_verified or self._cloud is None:
-                way_out = self._propose(edge, size, self.gate.open(), None, self.settings.loop_top_k)
+                way_out = self._propose(edge, size, self.gate.open(), None, _WAY_OUT)
                 return replace(way_out, reason=None, ms=looping.ms + way_out.ms)
         return looping if self.gate.name == "always" else replace(looping, reason="loop")
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _SENTENCE_END: Final = re.compile(
     r"(?:[。！？!?…]|(?<=[^\W\d_]{2})\.|(?<=\d)\.(?=\s|$)|(?<=[)\]\"”’])\.)+[”’\"'）)\]]*"
 )
+_REPEATS: Final = 3  # of a run at the end of the text: lists and rhymes say things twice
 _MIN_SINGLES: Final = 4  # "哈哈哈" is speech; one token four times in a row is a loop
 
 
@@ -50,7 +51,7 @@ class StopRules:
     @property
     def loop(self) -> LoopRule:
         """What counts as a repetition loop, as long as none was found."""
-        return LoopRule(self.settings.loop_period, self.settings.loop_repeats)
+        return LoopRule(self.settings.loop_period)
 
     @cached_property
     def reads_text(self) -> bool:
@@ -89,14 +90,13 @@ class StopRules:
 
 @dataclass(frozen=True, slots=True)
 class LoopRule:
-    """What counts as a repetition loop: a short unit that stands several times in a row at the end of a text."""
+    """What counts as a loop: a short unit three times in a row at the end of a text, or one token four times."""
 
     period: int  # longest unit, tokens; 0: no detection
-    repeats: int  # times that it must stand in a row; a unit of one token at least four times
 
     def widened(self, loops: int) -> LoopRule:
         """The rule after `loops` loops that were left: those may be parts of a longer unit that repeats."""
-        return LoopRule(self.period * max(self.repeats * loops, 1), self.repeats)
+        return LoopRule(self.period * max(_REPEATS * loops, 1))
 
     def end(self, ids: Sequence[int], start: int) -> int | None:
         """Length of the shortest prefix of `ids`, longer than `start`, that ends in a loop; None if there is none."""
@@ -109,7 +109,7 @@ class LoopRule:
         if ids[end - 1] not in ids[max(end - 1 - self.period, 0) : end - 1]:
             return False  # nearly always: the last token is not among those of a period before it
         for unit in range(1, self.period + 1):
-            start = end - unit * (max(self.repeats, _MIN_SINGLES) if unit == 1 else self.repeats)
+            start = end - unit * (_MIN_SINGLES if unit == 1 else _REPEATS)
             if start >= 0 and ids[start + unit : end] == ids[start : end - unit]:
                 return True
         return False

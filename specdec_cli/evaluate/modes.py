@@ -35,10 +35,10 @@ def richest(modes: Collection[Mode]) -> Mode:
 
 def in_mode(config: Config, mode: Mode) -> Config:
     """`config` in a mode. In lossless mode a lossy rule gives way to the lossless rule of the temperature."""
-    changed: dict[str, object] = {"decoding": config.decoding.model_copy(update={"mode": mode})}
-    if mode == "lossless" and config.acceptance.rule in LOSSY_RULES:
-        changed["acceptance"] = config.acceptance.model_copy(update={"rule": None})
-    return config.model_copy(update=changed)
+    changed: dict[str, object] = {"mode": mode}
+    if mode == "lossless" and config.decoding.rules.rule in LOSSY_RULES:
+        changed["acceptance"] = None
+    return config.model_copy(update={"decoding": config.decoding.model_copy(update=changed)})
 
 
 def turns(recordings: Sequence[R], modes: Sequence[M], rounds: int = 1) -> Iterator[tuple[R, M]]:

@@ -57,7 +57,7 @@ def vtt(recording: CaptionedRecording) -> str:
 
 
 def _spoken(recording: CaptionedRecording) -> list[CaptionedPiece]:
-    """The pieces with speech, unless `audio.keep_no_speech` asked for all."""
+    """The pieces with speech, unless `audio.no_speech` is keep."""
     return [piece for piece in recording.pieces if piece.line.head.has_speech]
 
 

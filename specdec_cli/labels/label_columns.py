@@ -109,8 +109,8 @@ class LabelColumn:
         found._require_labels(table, counts)
         return found
 
-    def votes(self, entry: Entry, skips: Skips, *, refuse: bool) -> list[Vote]:
-        """What the words in a row name. An unknown word is counted in `skips`, or refused."""
+    def votes(self, entry: Entry, skips: Skips) -> list[Vote]:
+        """What the words in a row name. An unknown word is counted in `skips`, which may refuse it."""
         votes = list[Vote]()
         for word in _raters(entry.row.cell(self.column)) if entry.row else ():
             plain = folded(word)
@@ -118,7 +118,7 @@ class LabelColumn:
             if class_ is None and plain in NOT_GIVEN:
                 continue
             if plain not in self.classes:
-                if refuse or skips.strict:
+                if skips.strict:
                     raise ReferencesError(f"{entry.place}, {self._unknown(word)}.", hint=self.hint)
                 skips.change(entry.place, self._unknown(word))
             votes.append((class_, plain))

@@ -128,7 +128,6 @@ class References:
         label_columns: Mapping[str, str] | None = None,
         lexicon: Lexicon,
         strict: bool = False,
-        refuse_unknown: bool = False,
         label_codes: str | None = None,
         by: str | None = None,
     ) -> References:
@@ -141,7 +140,6 @@ class References:
 
         Args:
             strict: whether a row or label that would be left out is refused instead.
-            refuse_unknown: whether a word that is no label is refused; else the row has no such label.
             label_codes: corpus whose codes label the clips; None: the one that has codes for all words of a column.
             by: column by which results are given.
 
@@ -171,7 +169,7 @@ class References:
             cells = (text for column in texts for text in entry.row.cell(column))
             rows.texts += [text for text in cells if text.casefold() not in NONE]
             for each in labels:
-                rows.votes[each.attribute] += each.votes(entry, skips, refuse=refuse_unknown)
+                rows.votes[each.attribute] += each.votes(entry, skips)
         if several := sum(rows.number > 1 for rows in found.values()):
             skips.note(f"{path}: {several:,} clips have several rows, as of several raters: the class of most counts")
         if confirmed:

@@ -78,7 +78,7 @@ class AudioLM:
 
     Args:
         weights: their fingerprint; None: unknown.
-        graphs: "auto", "on" or "off", see `ModelConfig.graphs`.
+        graphs: "auto", "on" or "off", see `RuntimeConfig.graphs`.
         compiled: whether the layers of recorded steps are compiled, see `Slots`.
         quantization: what quantised its weights when they were loaded, such as "int4"; None: they are as stored.
     """

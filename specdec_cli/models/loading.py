@@ -107,7 +107,7 @@ def load_model(config: ModelConfig, runtime: RuntimeConfig, tell: Tell | None = 
             transformers_logging.disable_progress_bar()
         checkpoint.require_weights()
         processor, weights = checkpoint.processor(), fingerprint(checkpoint.weights)
-        module = _module(checkpoint, device)
+        module = _module(checkpoint, device, runtime.attention)
     compiled = runtime.compile == "on" and device.type == "cuda"
     if compiled:
         tell(f"compiling the steps of {config.label}; that takes minutes the first time")
@@ -115,7 +115,9 @@ def load_model(config: ModelConfig, runtime: RuntimeConfig, tell: Tell | None = 
             # by default PyTorch keeps compiled code in a folder that all users share
             os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "compiled"))
     quantised = _quantisation(config)
-    model = AudioLM(module, processor, weights=weights, graphs=config.graphs, compiled=compiled, quantization=quantised)
+    model = AudioLM(
+        module, processor, weights=weights, graphs=runtime.graphs, compiled=compiled, quantization=quantised
+    )
     if runtime.self_test:
         self_test(model)
     model.record_graphs()
@@ -325,10 +327,9 @@ class _Checkpoint:
 def _refusals(config: ModelConfig, raw: Mapping[str, Any], family: Family | None) -> Iterator[tuple[str, str]]:
     """Yields reasons to refuse a checkpoint by its config.json, before weights are read, each with a hint."""
     kind = str(raw.get("model_type"))
-    if family is None or config.family not in ("auto", family.name):
-        loads = "specdec" if family is None else f"the family {config.family!r}"
+    if family is None:
         hint = "Use a model of one of the families in docs/families.md, or a vLLM server (cloud.model)."
-        yield f"is of type {kind!r}, which {loads} does not load", hint
+        yield f"is of type {kind!r}, which specdec does not load", hint
     if (method := _quantised(raw).get("quant_method")) is not None:
         holds = f"holds weights that its publisher quantised ({method})"
         if method not in (*_DEQUANTISED, *_KEPT_QUANTISED):
@@ -362,12 +363,12 @@ def _tensors(path: Path) -> Iterator[Any]:
         yield content
 
 
-def _module(checkpoint: _Checkpoint, device: torch.device) -> Any:
+def _module(checkpoint: _Checkpoint, device: torch.device, kernel: str) -> Any:
     """The module in evaluation mode. Raises CheckpointError if weights are left random, unexpected or misshapen."""
     config, family, dtype = checkpoint.config, checkpoint.family, _dtype(checkpoint, device)
-    attention: Any = config.attention
+    attention: Any = kernel
     if family.eager:  # of every part by its name
-        parts = dict.fromkeys(("", *checkpoint.module_config.sub_configs), config.attention)
+        parts = dict.fromkeys(("", *checkpoint.module_config.sub_configs), kernel)
         attention = parts | dict.fromkeys(family.eager, "eager")
     with ExitStack() as stack:
         files = [stack.enter_context(_tensors(path)) for path in checkpoint.weights]
@@ -380,7 +381,7 @@ def _module(checkpoint: _Checkpoint, device: torch.device) -> Any:
             quantization_config=_quantisation_config(config, device),
             dtype=dtype,
             attn_implementation=attention,
-            device_map=config.device_map or (None if device.type == "cpu" else {"": device}),
+            device_map=config.device if config.spreads else None if device.type == "cpu" else {"": device},
             ignore_mismatched_sizes=True,  # reported below, with the names
             output_loading_info=True,
             **LOCAL_ONLY,
@@ -397,8 +398,8 @@ def _module(checkpoint: _Checkpoint, device: torch.device) -> Any:
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device called `name`; "auto" means cuda, then mps, then cpu."""
-    if name == "auto":
+    """The device called `name`; "auto" means cuda, then mps, then cpu, and of a model that is spread the first GPU."""
+    if name in ("auto", "balanced", "sequential"):
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     return torch.empty(0, device=name).device
 

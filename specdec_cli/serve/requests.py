@@ -30,9 +30,8 @@ PREFIX: Final = "specdec/"
 
 SETTABLE: Final = frozenset(
     {
-        *(f"decoding.{name}" for name in SECTIONS["decoding"].model_fields if name != "edge_failed"),
+        *(f"decoding.{name}" for name in SECTIONS["decoding"].model_fields),
         *(f"gate.{name}" for name in SECTIONS["gate"].model_fields if name != "file"),
-        *(f"acceptance.{name}" for name in SECTIONS["acceptance"].model_fields),
         *(f"prompt.{name}" for name in ("language", "instruction", "force")),
         *(f"audio.{name}" for name in SECTIONS["audio"].model_fields if name != "strict"),
     }

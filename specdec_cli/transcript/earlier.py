@@ -8,8 +8,16 @@ _OF_ROUNDS: Final = frozenset({"hidden_ms", "stood"})
 _REASONS: Final = ("learned", "sound")
 """Reasons why the cloud got a block."""
 _OF_TOTALS: Final = frozenset({"run_on", "hidden_ms", "thrown_away"})
-_OF_SETTINGS: Final = frozenset({"draft_ahead", "gate_weights", "wake_weights", "grounded", "arbitrates"})
-"""Settings that changed no caption, or that belonged to the gate `learned` and to what `sound` replaces."""
+_OF_SETTINGS: Final = frozenset(
+    {
+        *("draft_ahead", "gate_weights", "wake_weights", "grounded", "arbitrates"),
+        *("edge_failed", "degrade", "rank", "prob"),
+    }
+)
+"""Settings that changed no caption, that belonged to the gate `learned` and to what `sound` replaces, that say what
+became of a clip where a model failed, and the numbers that `acceptance` holds now."""
+_AT_VALUE: Final = {"run_on": 0, "loop_repeats": 3, "loop_top_k": 10}
+"""Settings that are constants now -> the value."""
 
 
 def round_fields(values: Any) -> Any:
@@ -25,11 +33,10 @@ def totals_fields(values: Any) -> Any:
 
 def settings_of(values: dict[str, Any]) -> dict[str, Any]:
     """The settings of a line; one that is at the value that always holds now says nothing."""
-    kept = {
-        name: value
-        for name, value in values.items()
-        if name not in (*_OF_SETTINGS, "defer") and (name, value) != ("run_on", 0)
-    }
+    left_out = {*_OF_SETTINGS, "defer", *(name for name, value in _AT_VALUE.items() if values.get(name) == value)}
+    if (rule := values.get("acceptance")) in ("rank", "prob") and rule in values:
+        values = values | {"acceptance": f"{rule}:{values[rule]:g}"}
+    kept = {name: value for name, value in values.items() if name not in left_out}
     return kept | {"k": "whole"} if values.get("defer") else kept
 
 

@@ -251,7 +251,7 @@ class TranscriptHead(Record):
 
     @property
     def has_speech(self) -> bool:
-        """Whether speech was found, or `audio.keep_no_speech` takes it for granted."""
+        """Whether speech was found, or `audio.no_speech` is keep, which takes it for granted."""
         return "no_speech" not in self.flags or self.settings.get("keep_no_speech") is True
 
     @classmethod

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SUGGESTED: Final = "suggested"  # recorded setting: what the checkpoints add to settings that were left open
 _MODEL: Final = tuple(ModelInfo.model_fields)
 # the prompt includes the style, suggestions are known only once checkpoints are loaded, and guesses change no text
-_NOT_COMPARED: Final = frozenset({"style", SUGGESTED, "guess_tokens", "degrade"})
+_NOT_COMPARED: Final = frozenset({"style", SUGGESTED, "guess_tokens", "fallback"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +67,18 @@ def recorded_settings(config: Config, lexicon: Lexicon | None = None) -> dict[st
     Raises ConfigError if it has no limits for an attribute in `decoding.sound`.
     """
     gate = Gate.of(config)
+    rules, calls_cloud = config.decoding.rules, config.decoding.mode in ("hybrid", "lossless")
     has_threshold = gate.name not in ("always", "never")
     wakes = config.decoding.defers and config.decoding.mode == "hybrid"
     return {
-        **config.decoding.model_dump(mode="json", exclude={"mode", "sound"}),
+        **config.decoding.model_dump(mode="json", exclude={"mode", "sound", "acceptance"}),
         "cost_ratio": config.decoding.cost_ratio if config.decoding.adapts else None,
         "closing": "on" if config.closes else None,
         "gate": gate.name,
         "threshold": gate.threshold if has_threshold else None,
         "wake": gate.wake if has_threshold and wakes else None,
         "stop_drafting": gate.stop_drafting if gate.name in TOKEN_GATES else None,
-        "acceptance": config.acceptance_rule if config.decoding.mode in ("hybrid", "lossless") else None,
-        **config.acceptance.model_dump(mode="json", exclude={"rule"}),
+        "acceptance": rules.written(sampling=config.decoding.sampling) if calls_cloud else None,
         **({} if lexicon is None else sound_settings(config, lexicon)),
         "style": config.prompt.style,
         "system": config.prompt.system,

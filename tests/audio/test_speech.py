@@ -85,7 +85,7 @@ def test_a_caption_of_a_tone_is_marked(edge, clips):
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_tone_has_no_classes_unless_they_are_asked_for(edge, clips, kept):
-    labelled = _with(edge, keep_no_speech=kept).labelled(Lexicon.shipped())
+    labelled = _with(edge, no_speech="keep" if kept else "mark").labelled(Lexicon.shipped())
     tone, spoken = labelled.caption(clips[0]), labelled.caption(SAMPLE)
     for found in (tone.labels, tone.emotions, tone.scores, tone.agrees):
         assert (found is not None) == kept
@@ -95,16 +95,16 @@ def test_a_tone_has_no_classes_unless_they_are_asked_for(edge, clips, kept):
 
 
 def test_a_tone_is_refused_where_that_is_asked_for(edge, clips):
-    refusing = _with(edge, refuse_no_speech=True)
+    refusing = _with(edge, no_speech="refuse")
     for refused in (lambda: refusing.caption(clips[0]), lambda: refusing.run_samples(load_audio(clips[0])[0], 16_000)):
         with pytest.raises(AudioContentError, match="holds no speech") as error:
             refused()
-        assert "audio.refuse_no_speech" in str(error.value.hint)
+        assert "audio.no_speech" in str(error.value.hint)
     assert refusing.caption(SAMPLE).flags == ()
 
 
 def test_pieces_are_checked_one_by_one(edge, clips):
     assert ["no_speech" in piece.flags for piece in _with(edge, segment=6.0).captions(clips[1])] == [False, True]
-    first, second = _with(edge, segment=6.0, refuse_no_speech=True).captions(clips[1])
+    first, second = _with(edge, segment=6.0, no_speech="refuse").captions(clips[1])
     assert first.error is None
     assert "from 6.00 s to 12.00 s holds no speech" in second.error.message

@@ -205,7 +205,7 @@ def edge_here(specdec, monkeypatch) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [["--gate", "never"], ["--gate", "always"], ["--mode", "lossless", "--set", "decoding.degrade=true"]],
+    [["--gate", "never"], ["--gate", "always"], ["--mode", "lossless", "--set", "decoding.fallback=on"]],
     ids=repr,
 )
 def test_where_the_edge_may_write_alone_an_unreachable_cloud_is_a_warning(specdec, edge_here, recordings, given):
@@ -240,7 +240,7 @@ def test_degraded_captions_have_an_exit_code_of_their_own_unless_the_cloud_never
     [
         ("caption", ["--mode", "lossless"]),
         ("caption", ["--mode", "cloud"]),
-        ("caption", ["--mode", "hybrid", "--set", "decoding.degrade=false"]),
+        ("caption", ["--mode", "hybrid", "--set", "decoding.fallback=off"]),
         ("batch", ["--mode", "lossless"]),
         ("compare", ["--mode", "edge,lossless"]),
     ],
@@ -253,5 +253,5 @@ def test_without_its_cloud_a_mode_that_needs_it_is_refused_before_the_first_clip
     outcome = specdec(command, recordings[0], *UNREACHABLE, *given, "-o", output)
     assert (outcome.code, outcome.out) == (3, ""), outcome.err
     assert "error: The cloud does not answer: http://127.0.0.1:9: All connection attempts failed.\n" in outcome.err
-    assert ("decoding.degrade" in outcome.err) == ("lossless" in given)
+    assert ("decoding.fallback" in outcome.err) == ("lossless" in given)
     assert not output.exists() or output.read_bytes() == b""

@@ -20,7 +20,7 @@ FLAGS: list[tuple[list[str], str, object]] = [
     (["--set", "decoding.max_new_tokens=40"], "decoding.max_new_tokens", 40),
     (["--set", "decoding.stop_strings=[a, ，]"], "decoding.stop_strings", ("a", "，")),
     (["--edge", "package:mini/edge", "--cloud", "package:mini/cloud"], "edge.model", "package:mini/edge"),
-    (["--set", "decoding.degrade=true"], "decoding.degrade", True),
+    (["--set", "decoding.fallback=on"], "decoding.fallback", "on"),
     (["--language", "en"], "prompt.language", "en"),
     (["--style", "concise"], "prompt.instruction", "concise"),
     (

@@ -9,7 +9,7 @@ import torch
 
 from specdec_cli.cloud.protocol import BlockRequest, ClipRequest, as_sent
 from specdec_cli.cloud.verify_server import VerifyServer
-from specdec_cli.config import CloudConfig
+from specdec_cli.config import Server
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.serve.app import Offer
 from specdec_cli.serve.limits import ServeLimits
@@ -63,7 +63,7 @@ def serving(model: AudioLM, **settings: Any) -> Iterator[Served]:
 @contextmanager
 def remote_cloud(url: str, edge: AudioLM, *, own: bool = False, **settings: Any) -> Iterator[VerifyServer]:
     """A client of a server, with the edge's processor."""
-    cloud = VerifyServer(CloudConfig(model=url, **{"timeout_s": 20.0, **settings}), edge.processor, own=own)
+    cloud = VerifyServer(Server(url=url, **{"timeout_s": 20.0, **settings}), edge.processor, own=own)
     try:
         yield cloud
     finally:
@@ -76,6 +76,6 @@ def clip_message(identity: str, case: Case, block: BlockRequest | None) -> tuple
     clip = ClipRequest(
         identity=identity, prompt_ids=list(case.cloud_prompt.ids), samples=len(case.cloud_prompt.waveform), capacity=30,
         longest=30, vocab_size=case.pair.vocab_size, stop_ids=list(case.cloud.processor.eos_ids),
-        scoring=case.config.decoding.scoring(), acceptance=case.config.acceptance, block=block,
+        scoring=case.config.decoding.scoring(), acceptance=case.config.decoding.rules, block=block,
     )  # fmt: skip
     return clip, as_sent(case.cloud_prompt.audio)

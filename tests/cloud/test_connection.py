@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from specdec_cli.cloud.connection import Connection, Traffic
-from specdec_cli.config import CloudConfig
+from specdec_cli.config import Server
 from tests.cloud.stand_in import behaving
 from tests.waiting import until
 
@@ -56,7 +56,7 @@ SERVERS: dict[str, Callable[[socket.socket], None]] = {
 
 def calling(url: str) -> tuple[Connection, list[Future[tuple[int, bytes]]]]:
     """A connection, and calls that are under way."""
-    connection = Connection(CloudConfig(model=url), "cloud", "text/plain")
+    connection = Connection(Server(url=url), "cloud", "text/plain")
     exchanges = (connection.exchange("PUT", "/", b"x" * 100, Traffic(), 100) for _ in range(CALLS))
     return connection, [connection.submit(exchange, 20.0) for exchange in exchanges]
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from specdec_cli.cloud.vllm import Vllm, VllmClip
-from specdec_cli.config import EdgeConfig, ModelConfig
+from specdec_cli.config import ModelConfig, Server
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.errors import CheckpointError
@@ -107,7 +107,7 @@ def joined(stack: ExitStack, folder: Path, at_edge: str, at_cloud: str) -> tuple
     """Clients of an edge's and a cloud's server, for both of which `folder` has tokenizer and prompt."""
     processors = [RemoteProcessor(ModelConfig(model=str(folder)), offline=True) for _ in range(2)]
     named = {"served_model": "tiny", "timeout_s": 60.0, "allow_audio_upload": True}
-    drafting = Vllm(EdgeConfig(engine="vllm", model=at_edge, **named), processors[0], own=True, role="edge")
+    drafting = Vllm(Server(url=at_edge, **named), processors[0], own=True, role="edge")
     verifying = Vllm(configured(at_cloud), processors[1], own=True)
     stack.callback(drafting.close)
     stack.callback(verifying.close)

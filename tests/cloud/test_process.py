@@ -22,7 +22,7 @@ import pytest
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.http import RefusedError, failure_of
 from specdec_cli.cloud.verify_server import VerifyServer
-from specdec_cli.config import CloudConfig, load_config
+from specdec_cli.config import Server, load_config
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.errors import ConfigError
 from specdec_cli.serve import server
@@ -84,7 +84,7 @@ def process(tmp_path_factory) -> Iterator[Process]:
     pem, key = certificate(tmp_path_factory.mktemp("tls"))
     arguments = ("--token-env", "SERVE_TOKEN", *("--set", f"serve.tls_cert={pem}", "--set", f"serve.tls_key={key}"))
     process = Process(*arguments, SERVE_TOKEN=TOKEN)
-    process.client = {"cloud__ca_file": str(pem), "cloud__token_env": "OUR_TOKEN"}
+    process.client = {"remote__ca_file": str(pem), "cloud__token_env": "OUR_TOKEN"}
     try:
         yield process
         assert process.end() == 143
@@ -102,7 +102,7 @@ def captioner(url: str, **settings: object) -> Captioner:
     """The mini edge, which is loaded once, and a cloud at an address."""
     flags = {name.replace("__", "."): value for name, value in settings.items()} | {"cloud.model": url}
     with patch("specdec_cli.models.loading.load_model", return_value=mini_pair().edge):
-        return Captioner.load(load_config("mini", flags={"cloud.timeout_s": 30.0} | flags, environ={}).config)
+        return Captioner.load(load_config("mini", flags={"remote.timeout_s": 30.0} | flags, environ={}).config)
 
 
 @pytest.mark.slow
@@ -181,10 +181,10 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 @pytest.mark.slow
 def test_a_token_and_a_certificate_of_its_own(process, tmp_path, monkeypatch, command):
     assert process.url.startswith("https://")
-    mode = {"decoding__mode": "lossless", "decoding__degrade": True}
+    mode = {"decoding__mode": "lossless", "decoding__fallback": "on"}
     with pytest.raises(ConfigError, match="is not trusted by the public authorities") as caught:
         captioner(process.url, **mode)
-    assert "name it in cloud.ca_file" in str(caught.value.hint)
+    assert "name it in remote.ca_file" in str(caught.value.hint)
     with pytest.raises(ConfigError, match="mismatch, certificate is not valid for 'localhost'") as caught:
         captioner(process.url.replace("127.0.0.1", "localhost"), **process.client, **mode)
     assert "Write the host in cloud.model as the certificate has it" in str(caught.value.hint)
@@ -192,7 +192,7 @@ def test_a_token_and_a_certificate_of_its_own(process, tmp_path, monkeypatch, co
     assert "write https:// in cloud.model" in str(plain.run_samples(voice(9), RATE).finish().degraded)
     sound = write_voice(tmp_path / "voice.wav", 9)
     code, said = command("caption", str(sound), "--set", f"cloud.model={process.url}", "--mode", "lossless")
-    assert (code, "is not trusted" in said, "cloud.ca_file" in said) == (2, True, True), said
+    assert (code, "is not trusted" in said, "remote.ca_file" in said) == (2, True, True), said
     monkeypatch.setenv("OUR_TOKEN", "wrong")
     with pytest.raises(ConfigError, match="the token is missing or wrong"):
         captioner(process.url, **process.client, **mode)
@@ -207,7 +207,7 @@ def test_https_to_a_server_without_tls_is_a_mistake_of_set_up():
 def test_a_server_that_asks_for_a_clients_certificate_is_not_said_to_lack_tls():
     alert = httpx.ReadError("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required (_ssl.c:2580)")
     with pytest.raises(RefusedError, match="alert certificate required") as caught:
-        failure_of(alert, CloudConfig(model="https://127.0.0.1:8765"), "cloud")
+        failure_of(alert, Server(url="https://127.0.0.1:8765"), "cloud")
     assert "ask for a client's certificate" in str(caught.value.hint)
 
 
@@ -244,7 +244,7 @@ def test_quiet_does_not_hide_that_the_cloud_was_never_reached(tmp_path, command)
         "--mode",
         "lossless",
         "--set",
-        "decoding.degrade=true",
+        "decoding.fallback=on",
         "--set",
         f"cloud.model={url}",
     )

@@ -19,7 +19,7 @@ import pytest
 
 from specdec_cli.cloud.remote import Call, RemoteModel, RemoteVerifier
 from specdec_cli.cloud.verify_server import VerifyServer
-from specdec_cli.config import CloudConfig
+from specdec_cli.config import Server
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
@@ -113,7 +113,7 @@ FAULTS = (
 
 @pytest.fixture(scope="module")
 def case() -> Case:
-    return make_case(90_700, mode="lossless", degrade=True, temperature=0.0, k=3, max_new_tokens=12, loop_period=0)
+    return make_case(90_700, mode="lossless", fallback="on", temperature=0.0, k=3, max_new_tokens=12, loop_period=0)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def assert_degraded(case: Case, link: VerifyServer, said: str) -> None:
     assert end.token_ids == case.but(mode="edge").run()[1].token_ids
     assert not any(round_.escalated for round_ in rounds)
     with pytest.raises(CloudError):
-        collect(far_loop(case.but(degrade=False), link).run())
+        collect(far_loop(case.but(fallback="off"), link).run())
 
 
 @pytest.mark.parametrize("fault", few(FAULTS, 4), ids=lambda fault: fault.name)
@@ -204,7 +204,7 @@ BEHAVIOURS = {
 @pytest.mark.parametrize("behaviour", named(BEHAVIOURS, "https: silent"))
 def test_a_call_ends_when_its_time_is_up(case, behaviour):
     with behaving(BEHAVIOURS[behaviour]) as url:
-        config = CloudConfig(model=url.replace("http:", behaviour.split()[0]), timeout_s=0.5)
+        config = Server(url=url.replace("http:", behaviour.split()[0]), timeout_s=0.5)
         with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
             call, started = Call(link), time.monotonic()
             with pytest.raises(CloudError, match=r"did not answer within 0\.5 s"), call.within_deadline():
@@ -215,7 +215,7 @@ def test_a_call_ends_when_its_time_is_up(case, behaviour):
 @pytest.mark.slow
 def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case):
     with answering(lambda *_: (200, b"here")) as url:
-        config = CloudConfig(model=url, timeout_s=60.0)
+        config = Server(url=url, timeout_s=60.0)
         with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
             reading, answered, failed = threading.Event(), threading.Event(), threading.Event()
             one, other = Call(link), Call(link)
@@ -243,7 +243,7 @@ def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case):
 
 @pytest.mark.slow
 def test_calls_may_begin_while_all_are_ended(case):
-    interval, config = sys.getswitchinterval(), CloudConfig(model="http://127.0.0.1:9")
+    interval, config = sys.getswitchinterval(), Server(url="http://127.0.0.1:9")
     with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
         stop, kept = threading.Event(), list[Call]()
 
@@ -293,7 +293,7 @@ def test_closing_ends_a_call_under_way(case, served):
 def test_the_end_of_a_link_ends_its_calls_as_that_of_a_clip_does(case):
     reached = threading.Event()
     with behaving(lambda _: time.sleep(600) if reached.set() is None else None) as url:
-        link = Anything(CloudConfig(model=url, timeout_s=600.0), case.edge.processor, "features", own=False)
+        link = Anything(Server(url=url, timeout_s=600.0), case.edge.processor, "features", own=False)
         call = Call(link)
         threading.Thread(target=lambda: reached.wait(60) and link.close(), daemon=True).start()
         with pytest.raises(CloudError, match="the clip is closed"), call.within_deadline():
@@ -355,7 +355,7 @@ def test_a_probe_calls_a_server_that_failed_and_says_what_to_do(case):
 def test_a_cloud_of_another_kind_is_refused_with_both_names(monkeypatch, case, served, changed, error, said):
     monkeypatch.setattr(served.service, "info", served.service.info.model_copy(update=changed))
     with pytest.raises(error, match=said) as caught:
-        VerifyServer(CloudConfig(model=served.url, timeout_s=60.0), case.edge.processor, own=False)
+        VerifyServer(Server(url=served.url, timeout_s=60.0), case.edge.processor, own=False)
     for name in (case.edge.name, case.cloud.name, served.url):
         assert name in str(caught.value)
 

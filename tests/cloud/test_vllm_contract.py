@@ -32,7 +32,7 @@ COMMON: dict[str, Any] = {
     "max_new_tokens": 8, "k": 3, "loop_period": 0, "gate": "always", "repetition_penalty": 1.0, "no_repeat_ngram": 0,
     "min_new_tokens": 0,
 }  # fmt: skip
-CASE = VllmCase("far", 4, "tone? abab abab", COMMON | {"mode": "lossless", "degrade": True})
+CASE = VllmCase("far", 4, "tone? abab abab", COMMON | {"mode": "lossless", "fallback": "on"})
 CASES = (
     CASE,
     VllmCase("far", 2, "描述声音", CASE.given),
@@ -267,8 +267,8 @@ def test_recordings_are_not_sent_without_leave():
     ("settings", "named"),
     [
         ({"temperature": 0.7}, "decoding.temperature"),
-        ({"acceptance": "prob", "mode": "hybrid"}, "acceptance.rule"),
-        ({"acceptance": "rank", "mode": "hybrid"}, "acceptance.rule"),
+        ({"acceptance": "prob", "mode": "hybrid"}, "decoding.acceptance"),
+        ({"acceptance": "rank", "mode": "hybrid"}, "decoding.acceptance"),
         ({"no_repeat_ngram": 3}, "decoding.no_repeat_ngram"),
         ({"repetition_penalty": None}, "decoding.repetition_penalty"),  # as the checkpoint suggests
     ],

@@ -27,7 +27,7 @@ from specdec_cli.captioning.local import Pace
 from specdec_cli.cloud.remote import Call
 from specdec_cli.cloud.vllm import Vllm, VllmDrafter
 from specdec_cli.cloud.vllm_protocol import GENERATE, Likely
-from specdec_cli.config import EdgeConfig, ModelConfig
+from specdec_cli.config import ModelConfig, Server
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.draft import LocalDrafter
@@ -58,14 +58,14 @@ class Servers:
     urls: dict[str, str]
     doubles: dict[str, ModelServer]
 
-    def edge_config(self, **given: Any) -> EdgeConfig:
-        named = {"model": self.urls["edge"], "served_model": "tiny", "processor": str(self.folders["edge"])}
-        return EdgeConfig(engine="vllm", allow_audio_upload=True, **{"timeout_s": 300.0, **named, **given})
+    def edge_server(self, **given: Any) -> Server:
+        named = {"url": self.urls["edge"], "served_model": "tiny"}
+        return Server(allow_audio_upload=True, **{"timeout_s": 300.0, **named, **given})
 
     def pair(self) -> Pair:
         """Connected to both."""
         processors = [RemoteProcessor(ModelConfig(model=str(f)), offline=True) for f in self.folders.values()]
-        drafting = Vllm(self.edge_config(), processors[0], own=True, role="edge")
+        drafting = Vllm(self.edge_server(), processors[0], own=True, role="edge")
         return Pair.of(drafting, Vllm(configured(self.urls["cloud"]), processors[1], own=True))
 
     def config(self, folder: Path, **given: Any) -> Path:
@@ -73,10 +73,10 @@ class Servers:
         found: dict[str, Any] = {
             "decoding": {"max_new_tokens": 8, "loop_period": 0, "sound": []},
             "gate": {"name": "margin"},
+            "remote": {"allow_audio_upload": True, "timeout_s": 300.0},
         }
         for side, url in self.urls.items():
-            named = {"model": url, "served_model": "tiny", "processor": str(self.folders[side]), "engine": "vllm"}
-            found[side] = {**named, "allow_audio_upload": True, "timeout_s": 300.0}
+            found[side] = {"model": url, "served_model": "tiny", "processor": str(self.folders[side])}
         found["edge"] |= given
         path = folder / "pair.yaml"
         path.write_text(json.dumps(found))
@@ -287,18 +287,18 @@ def test_a_tokenizer_that_may_not_be_downloaded_is_named():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("edge_failed", few(["cloud", "fail"]))
-def test_an_edge_that_fails(servers, tmp_path, edge_failed):
+@pytest.mark.parametrize("fallback", few(["on", "auto"]))
+def test_an_edge_that_fails(servers, tmp_path, fallback):
     if not servers.doubles:
         pytest.skip("this is about the client")
-    flags = {"decoding.edge_failed": edge_failed}
+    flags = {"decoding.fallback": fallback}
     captioner = Captioner.load(servers.config(tmp_path), flags)
     link = captioner.pair.edge
     link.config = link.config.model_copy(update={"timeout_s": 3.0})
     servers.doubles["edge"].down = True
     try:
         made = captioner.run_samples(clip(1), 16_000)
-        if edge_failed == "fail":
+        if fallback == "auto":
             with pytest.raises(EdgeError, match="did not answer within 3 s"):
                 made.finish()
         else:

@@ -28,8 +28,8 @@ class Answering:
     """Requests about a clip, to a server that gives `logits` [m + 1, rows] at the tokens of a draft and after it."""
 
     def __init__(self, logits: torch.Tensor, rule: Any = "greedy", banned: tuple[int, ...] = ()) -> None:
-        decoding = SimpleNamespace(max_new_tokens=99, defers=False)
-        config: Any = SimpleNamespace(acceptance=AcceptanceRules(rule=rule), decoding=decoding)
+        decoding = SimpleNamespace(max_new_tokens=99, defers=False, rules=AcceptanceRules(rule=rule))
+        config: Any = SimpleNamespace(decoding=decoding)
         prompt: Any = None
         self._rows, self.work = logits, ModelWork()
         self.clip = RemoteClip(lambda: prompt, config, VOCAB, (), synonyms=SYNONYMS)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specdec_cli.cloud.vllm import Vllm
-from specdec_cli.config import CloudConfig, Config
+from specdec_cli.config import Config, Server
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.gate import Gate
@@ -49,10 +49,10 @@ def prompt(processor: Processor, number: int, instruction: str) -> Prompt:
     return processor.prompt(clip(number), instruction)
 
 
-def configured(url: str, **settings: Any) -> CloudConfig:
+def configured(url: str, **settings: Any) -> Server:
     """The configuration of a vLLM cloud at `url`."""
     given: dict[str, Any] = {"timeout_s": 300.0, **settings}
-    return CloudConfig(engine="vllm", model=url, served_model="tiny", allow_audio_upload=True, **given)
+    return Server(url=url, served_model="tiny", allow_audio_upload=True, **given)
 
 
 @dataclass(frozen=True)

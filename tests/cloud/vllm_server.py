@@ -116,7 +116,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0)
     given = parser.parse_args()
     write_recordings(given.folder / "recordings", given.clips, given.seconds)
-    config: dict[str, dict[str, object]] = {"decoding": {"defer": True, "max_new_tokens": 24}}
+    config: dict[str, dict[str, object]] = {
+        "decoding": {"k": "whole", "max_new_tokens": 24},
+        "remote": {"allow_audio_upload": True},
+    }
     servers = {}
     for side, module in {"edge": edge("near").module, "cloud": audio_module(**CLOUD)}.items():
         checkpoint = given.folder / f"tiny-{side}"
@@ -124,12 +127,10 @@ def main() -> None:
             save_checkpoint(module, checkpoint)
         servers[side] = VllmServer(checkpoint, given.folder / f"{side}.log")
         config[side] = {
-            "engine": "vllm",
             "model": servers[side].url,
             "served_model": NAME,
             "processor": str(checkpoint),
         }
-        config[side] |= {"allow_audio_upload": True}
     (given.folder / "pair.yaml").write_text(json.dumps(config, indent=1))
     for server in servers.values():
         server.start()

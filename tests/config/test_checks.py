@@ -7,12 +7,12 @@ from specdec_cli.config import load_config, shipped_configs
 CLASHES: list[tuple[dict[str, object], str, str]] = [
     ({"cloud": None, "decoding__mode": "hybrid"}, "decoding.mode", "cloud"),
     ({"edge": None, "decoding__mode": "edge"}, "decoding.mode", "edge"),
-    ({"decoding__mode": "lossless", "acceptance__rule": "rank"}, "decoding.mode", "acceptance.rule"),
+    ({"decoding__mode": "lossless", "decoding__acceptance": "rank"}, "decoding.mode", "decoding.acceptance"),
     ({"decoding__mode": "lossless", "gate__name": "entropy"}, "gate.name", "decoding.mode"),
-    ({"acceptance__rule": "sampling"}, "acceptance.rule", "decoding.temperature"),
-    ({"acceptance__rule": "greedy", "decoding__temperature": 0.5}, "acceptance.rule", "decoding.temperature"),
+    ({"decoding__acceptance": "sampling"}, "decoding.acceptance", "decoding.temperature"),
+    ({"decoding__acceptance": "greedy", "decoding__temperature": 0.5}, "decoding.acceptance", "decoding.temperature"),
     ({"decoding__top_p": 0.9}, "decoding.top_p", "decoding.temperature"),
-    ({"decoding__mode": "edge", "acceptance__rank": 3}, "acceptance.rank", "decoding.mode"),
+    ({"decoding__mode": "edge", "decoding__acceptance": "rank:3"}, "decoding.acceptance", "decoding.mode"),
     ({"gate__name": "never", "gate__threshold": 1.0}, "gate.threshold", "gate.name"),
     ({"gate__threshold": -0.1}, "gate.threshold", "gate.name"),
     ({"gate__name": "logprob", "gate__threshold": 0.1}, "gate.threshold", "gate.name"),
@@ -38,7 +38,7 @@ def test_the_model_that_a_mode_does_not_use_may_be_named():
 @pytest.mark.parametrize(
     "text",
     [
-        "decoding: {mode: edge}\ngate: {name: entropy, threshold: 1.0}\nacceptance: {rule: sampling, rank: 4}\n",
+        "decoding: {mode: edge, acceptance: sampling}\ngate: {name: entropy, threshold: 1.0}\n",
         "decoding: {mode: lossless}\ngate: {name: entropy}\n",
         "gate: {name: never, threshold: 5.0}\n",
         "prompt: {instruction: Hello}\n",
@@ -50,7 +50,7 @@ def test_what_a_file_says_beyond_its_mode_is_fine(load, text):
 
 @pytest.mark.parametrize("mode", ["hybrid", "lossless", "edge", "cloud"])
 def test_every_mode_works_on_the_shipped_configs(mode):
-    consent = {"edge.allow_audio_upload": True, "cloud.allow_audio_upload": True}
+    consent = {"remote.allow_audio_upload": True}
     for name, path in shipped_configs().items():
         resolved = load_config(name, flags={"decoding.mode": mode, **consent}, environ={})
         assert (resolved.path, resolved.config.decoding.mode) == (path, mode)

@@ -40,9 +40,9 @@ def test_rows_are_every_setting_in_order(load):
 
 
 def test_all_problems_are_reported_together(refusal):
-    error = refusal("decoding: {k: 0, mode: fast}\n", env={"SPECDEC_CLOUD__TIMEOUT_S": "soon"}, gate__name="x")
+    error = refusal("decoding: {k: 0, mode: fast}\n", env={"SPECDEC_REMOTE__TIMEOUT_S": "soon"}, gate__name="x")
     assert "(3 more)" in error.message
-    for name in ("my.yaml:5: decoding.k", "decoding.mode", "SPECDEC_CLOUD__TIMEOUT_S", "gate.name"):
+    for name in ("my.yaml:5: decoding.k", "decoding.mode", "SPECDEC_REMOTE__TIMEOUT_S", "gate.name"):
         assert name in f"{error.message} {error.hint}"
 
 

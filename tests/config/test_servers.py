@@ -11,10 +11,9 @@ from tests.config.conftest import assert_refused
 URL = "https://cloud.example.org:8765"
 SERVER = {
     "edge": "owner/edge",
-    "cloud.engine": "vllm",
     "cloud.model": "http://127.0.0.1:8000",
     "cloud.served_model": "served",
-    "cloud.allow_audio_upload": True,
+    "remote.allow_audio_upload": True,
 }
 
 
@@ -28,31 +27,41 @@ def cloud_of(source: str | Path | None = None, environ: dict[str, str] | None = 
 def test_a_model_is_a_name_or_an_address():
     cloud = cloud_of(cloud=URL + "/")
     assert (cloud.url, cloud.label) == (URL, URL)
-    environ = {"SPECDEC_CLOUD": URL, "SPECDEC_CLOUD__TIMEOUT_S": "2.5"}
+    environ = {"SPECDEC_CLOUD": URL, "SPECDEC_CLOUD__TOKEN_ENV": "KEY"}
     cloud = cloud_of(environ=environ)
-    assert (cloud.url, cloud.timeout_s) == (URL, 2.5)
+    assert (cloud.url, cloud.token_env) == (URL, "KEY")
     cloud = cloud_of(environ=environ, cloud__model="package:mini/cloud")
-    assert (cloud.url, cloud.model, cloud.timeout_s) == (None, "package:mini/cloud", 2.5)
+    assert (cloud.url, cloud.model, cloud.token_env) == (None, "package:mini/cloud", "KEY")
+
+
+def test_an_edge_is_waited_for_longer_unless_a_setting_says_how_long():
+    """Without its edge a clip fails; without its cloud the edge goes on."""
+    flags = {**SERVER, "edge": "http://127.0.0.1:1", "edge.served_model": "small"}
+    for given, expected in (({}, (120, 5)), ({"remote.timeout_s": 60}, (60, 60))):
+        config = load_config(flags={**flags, **given}, environ={}).config
+        assert (config.server("edge").timeout_s, config.server("cloud").timeout_s) == expected
 
 
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
-        ({"cloud.model": "http://cloud.example.org"}, ["cloud.model", "cloud.allow_plain_http"]),
-        ({"cloud.model": "http://127.0.0.1.example.org"}, ["cloud.model", "cloud.allow_plain_http"]),
+        ({"cloud.model": "http://cloud.example.org"}, ["cloud.model", "remote.allow_plain_http"]),
+        ({"cloud.model": "http://127.0.0.1.example.org"}, ["cloud.model", "remote.allow_plain_http"]),
         ({"cloud.model": "https://host:99999"}, ["cloud.model", "https://host:8765"]),
         ({"cloud.model": "https://user:secret@host"}, ["cloud.model", "token_env"]),
         ({"cloud.model": URL, "edge": None, "decoding.mode": "cloud"}, ["cloud.processor"]),
-        ({**SERVER, "cloud.allow_audio_upload": False}, ["cloud.allow_audio_upload"]),
-        ({**SERVER, "cloud.model": "owner/cloud"}, ["cloud.engine", "cloud.model"]),
-        ({**SERVER, "cloud.served_model": None}, ["cloud.served_model"]),
-        ({**SERVER, "cloud.model": "http://gpu:8000"}, ["cloud.allow_plain_http"]),
+        ({**SERVER, "remote.allow_audio_upload": False}, ["remote.allow_audio_upload"]),
+        ({**SERVER, "cloud.model": "owner/cloud"}, ["cloud.served_model", "cloud.model"]),
+        ({**SERVER, "cloud.model": "http://gpu:8000"}, ["remote.allow_plain_http"]),
         ({**SERVER, "decoding.temperature": 0.5}, ["decoding.temperature"]),
-        ({**SERVER, "acceptance.rule": "typical"}, ["acceptance.rule"]),
-        ({**SERVER, "acceptance.rule": "rank"}, ["acceptance.rule"]),
-        ({**SERVER, "edge.engine": "vllm"}, ["edge.model"]),
-        ({**SERVER, "edge.model": "http://127.0.0.1:1"}, ["edge.engine"]),
-        ({**SERVER, "edge.model": "http://127.0.0.1:1", "edge.engine": "vllm"}, ["edge.allow_audio_upload"]),
+        ({**SERVER, "decoding.acceptance": "typical"}, ["decoding.acceptance"]),
+        ({**SERVER, "decoding.acceptance": "rank"}, ["decoding.acceptance"]),
+        ({**SERVER, "edge.served_model": "small"}, ["edge.model", "edge.served_model"]),
+        ({**SERVER, "edge.model": "http://127.0.0.1:1"}, ["edge.served_model"]),
+        (
+            {"cloud": URL, "edge.model": "http://127.0.0.1:1", "edge.served_model": "small"},
+            ["edge.model", "cloud.model", "cloud.served_model"],
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(flags, named):
@@ -64,9 +73,9 @@ def test_what_makes_no_sense_is_refused(flags, named):
     "flags",
     [
         *({"cloud.model": f"http://{host}:1"} for host in ("127.0.0.1", "localhost", "[::1]", "127.9.9.9")),
-        {"cloud.model": "http://10.0.0.1:1", "cloud.allow_plain_http": True},
-        {**SERVER, "acceptance.rule": "greedy"},
-        {**SERVER, "acceptance.rule": "class"},
+        {"cloud.model": "http://10.0.0.1:1", "remote.allow_plain_http": True},
+        {**SERVER, "decoding.acceptance": "greedy"},
+        {**SERVER, "decoding.acceptance": "class"},
         {**SERVER, "decoding.mode": "lossless"},
     ],
 )
@@ -76,7 +85,7 @@ def test_what_makes_sense_is_not(flags):
 
 def test_the_address_of_a_vllm_and_the_name_of_its_model_are_two_settings():
     for name, value in (("cloud.model", "https://gpu:9"), ("cloud.served_model", "other")):
-        shipped = cloud_of("qwen2.5-omni-vllm", **{"cloud.allow_audio_upload": True, name: value})
+        shipped = cloud_of("qwen2.5-omni-vllm", **{"remote.allow_audio_upload": True, name: value})
         wanted = {"cloud.model": "http://127.0.0.1:8000", "cloud.served_model": "Qwen/Qwen2.5-Omni-7B", name: value}
         assert (shipped.url, shipped.served_model) == (wanted["cloud.model"], wanted["cloud.served_model"])
 
@@ -91,6 +100,6 @@ def test_a_revision_stands_behind_the_name_of_a_model_of_the_hub(name, source, r
 
 
 def test_the_shipped_file_waits_for_leave_except_in_mode_edge():
-    assert_refused(lambda: load_config("qwen2.5-omni-vllm", environ={}), "cloud.allow_audio_upload")
+    assert_refused(lambda: load_config("qwen2.5-omni-vllm", environ={}), "remote.allow_audio_upload")
     flags = {"decoding.mode": "edge", "decoding.temperature": 0.7, "decoding.repetition_penalty": 1.3}
     assert load_config("qwen2.5-omni-vllm", flags=flags, environ={}).config.decoding.temperature == 0.7

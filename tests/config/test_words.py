@@ -14,7 +14,7 @@ from specdec_cli.text import show
         ("decoding.k", "auto, whole or a whole number from 1 to 64"),
         ("decoding.stop_strings", "a list of texts"),
         ("decoding.seed", "a whole number from 0 to 9223372036854775807"),
-        ("cloud.timeout_s", "a number above 0 up to 3600"),
+        ("remote.retry_s", "a number from 0 to 3600"),
     ],
 )
 def test_what_a_setting_takes_is_said_in_words(name, words):

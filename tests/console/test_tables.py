@@ -74,8 +74,8 @@ def test_an_error_is_a_sentence_and_a_hint():
 
 def test_a_hint_names_the_options_of_settings():
     screen = Screen(40)
-    print_error(AudioContentError("too long", hint="Lower audio.segment or decoding.loop_top_k."), console=screen)
-    assert screen.lines[1] == "hint: Lower audio.segment (--segment) or decoding.loop_top_k."
+    print_error(AudioContentError("too long", hint="Lower audio.segment or decoding.top_k."), console=screen)
+    assert screen.lines[1] == "hint: Lower audio.segment (--segment) or decoding.top_k."
 
 
 def test_importing_the_console_loads_no_torch():

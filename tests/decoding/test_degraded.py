@@ -62,7 +62,7 @@ def failing_after(answers: int, case: Case, error: Exception | None = None) -> t
 def test_the_edge_writes_on_alone(mode, answers, prefill):
     degraded = 0
     for number in range(90_000, 90_008):
-        case = make_case(number, mode=mode, loop_period=0, max_new_tokens=14, cloud_prefill=prefill, degrade=True)
+        case = make_case(number, mode=mode, loop_period=0, max_new_tokens=14, cloud_prefill=prefill, fallback="on")
         loop, verifier = failing_after(answers, case)
         rounds, finished = collect(loop.run())
         assert verifier.closed == 1
@@ -94,7 +94,7 @@ def _assert_edge_wrote_the_rest(case: Case, rounds: list[Block], finished: Finis
 
 def test_in_an_adaptive_lossless_run_the_edge_drafts_on_where_the_cloud_wrote_alone():
     lengths = {"max_new_tokens": 18, "min_new_tokens": 18, "loop_period": 0}
-    case = make_case(90_300, mode="lossless", k="auto", cost_ratio=5.0, degrade=True, **lengths)
+    case = make_case(90_300, mode="lossless", k="auto", cost_ratio=5.0, fallback="on", **lengths)
     rounds, finished = collect(failing_after(1, case)[0].run())
     assert not rounds[0].draft_ids
     assert finished.finish_reason == "max_tokens"
@@ -115,7 +115,7 @@ def test_lossless_promises_the_clouds_text_and_fails_without_it(error, prefill):
 
 
 def test_another_error_ends_a_clip_that_may_degrade():
-    case = make_case(90_150, mode="lossless", max_new_tokens=18, min_new_tokens=18, loop_period=0, degrade=True)
+    case = make_case(90_150, mode="lossless", max_new_tokens=18, min_new_tokens=18, loop_period=0, fallback="on")
     with pytest.raises(DecodingError, match="a bug"):
         list(failing_after(1, case, DecodingError("a bug"))[0].run())
 
@@ -127,7 +127,7 @@ def test_an_early_prefill_that_fails_counts_too():
     assert finished.degraded == REASON
     assert verifier.calls == 0
     with pytest.raises(CloudError, match=REASON):
-        list(failing_after(0, case.but(degrade=False))[0].run())
+        list(failing_after(0, case.but(fallback="off"))[0].run())
 
 
 def test_a_prefill_beside_the_edge_that_fails_costs_nothing_until_a_block_escalates():
@@ -143,17 +143,19 @@ def test_a_loop_of_the_edge_is_left_without_the_cloud():
     looping = {"^": "a", "a": "b", "b": "a", "c": ""}
     ends = set()
     for seed in range(20):
-        loop = table_loop(certain(looping, margin=3.0), certain(looping), mode="lossless", k=4, seed=seed, degrade=True)
+        loop = table_loop(
+            certain(looping, margin=3.0), certain(looping), mode="lossless", k=4, seed=seed, fallback="on"
+        )
         assert isinstance(loop.verifier, LocalVerifier)
         loop.verifier = Failing(loop.verifier, 0)
         ends.add(collect(loop.run())[1].finish_reason)
     assert "eos" in ends
 
 
-@pytest.mark.parametrize("edge_failed", ["fail", "cloud"])
-def test_an_edge_that_fails_on_the_way_out_of_a_loop(edge_failed):
+@pytest.mark.parametrize("fallback", ["auto", "on"])
+def test_an_edge_that_fails_on_the_way_out_of_a_loop(fallback):
     looping = certain({"^": "a", "a": "b", "b": "a"})
-    loop = table_loop(looping, looping, mode="hybrid", k=8, loop_repeats=2, edge_failed=edge_failed)
+    loop = table_loop(looping, looping, mode="hybrid", k=8, fallback=fallback)
     assert isinstance(loop.drafter, LocalDrafter)
     propose, failures = loop.drafter.propose, list[int]()
 
@@ -164,7 +166,7 @@ def test_an_edge_that_fails_on_the_way_out_of_a_loop(edge_failed):
         return propose(*args)
 
     loop.drafter.propose = failing
-    if edge_failed == "fail":
+    if fallback == "auto":
         with pytest.raises(EdgeError):
             collect(loop.run())
         return

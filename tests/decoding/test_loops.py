@@ -8,7 +8,7 @@ from specdec_cli.decoding.stop import LoopRule
 from tests.laws.cases import collect
 from tests.table import TableModel, certain, spelled, table_loop
 
-RULE = LoopRule(8, 3)
+RULE = LoopRule(8)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_the_first_looping_prefix_is_found_whatever_the_block():
     ids = [1, 2, 3, 2, 3, 2, 3, 2, 3]
     assert [RULE.end(ids, start) for start in (0, 6, 7)] == [7, 7, 8]
     assert RULE.end([1, 2, 3], 0) is None
-    assert LoopRule(0, 3).end(ids, 0) is None
+    assert LoopRule(0).end(ids, 0) is None
 
 
 def test_the_edge_alone_breaks_out_by_sampling():

@@ -56,7 +56,7 @@ def test_modes_are_parsed_into_the_order_of_tables():
 
 
 def test_a_lossy_rule_is_for_hybrid_and_lossless_keeps_its_promise():
-    config = load_config("mini", flags={"acceptance.rule": "rank"}, environ={}).config
+    config = load_config("mini", flags={"decoding.acceptance": "rank:4"}, environ={}).config
     assert in_mode(config, "hybrid") == config
     lossless = in_mode(config, "lossless")
     assert (lossless.acceptance_rule, lossless.decoding.mode) == ("greedy", "lossless")

@@ -65,7 +65,7 @@ def test_the_classes_of_a_caption_have_probabilities(mode, language):
         [
             {"decoding__mode": "lossless", "decoding__k": 3},
             {"decoding__mode": "lossless", "decoding__temperature": 1.0},
-            {"decoding__mode": "hybrid", "gate__threshold": 0.1, "acceptance__rule": "rank"},
+            {"decoding__mode": "hybrid", "gate__threshold": 0.1, "decoding__acceptance": "rank"},
             {"decoding__mode": "cloud", "decoding__sentences": 1},
             {"decoding__mode": "edge", "decoding__max_new_tokens": 3},
         ]
@@ -97,7 +97,7 @@ def test_a_remote_cloud_tells_the_same():
     with serving(cloud) as served:
         flags = {
             "cloud.model": served.url,
-            "cloud.timeout_s": 60.0,
+            "remote.timeout_s": 60.0,
             "decoding.mode": "lossless",
             "prompt.language": "zh",
         }

@@ -267,7 +267,6 @@ def drawn_settings(rng: random.Random, **fixed: Any) -> dict[str, Any]:
         "no_repeat_ngram": rng.choice((0, 0, 1, 2, 3)),
         "gate": rng.choice(("entropy", "margin", "logprob", "class-entropy", "random")),
         "loop_period": rng.choice((0, 0, 8)),
-        "loop_repeats": rng.choice((2, 3)),
         "seed": rng.randrange(1000),
     }
     given["threshold"] = threshold(rng, given["gate"])
@@ -311,7 +310,7 @@ def mixed(rng: random.Random) -> dict[str, Any]:
     if rng.random() < 0.2:
         drawn["gate"] = rng.choice(("always", "never"))
     if rng.random() < 0.25:  # inclined to loop
-        drawn |= {"loop_period": 8, "loop_repeats": 2, "repetition_penalty": 0.6, "no_repeat_ngram": 0}
+        drawn |= {"loop_period": 8, "repetition_penalty": 0.6, "no_repeat_ngram": 0}
         drawn |= {"max_new_tokens": 18, "stop_strings": (), "sentences": None}
     if rng.random() < 0.2:
         drawn |= {"k": "auto", "cost_ratio": rng.choice((0.05, 0.2, 0.8, 2.0))}
@@ -332,7 +331,7 @@ def fast(number: int) -> dict[str, Any]:
 class _EndsInLoop(StoppingCriteria):
     def __init__(self, length: int, decoding: DecodingConfig) -> None:
         self._length = length
-        self._rule = LoopRule(decoding.loop_period, decoding.loop_repeats)
+        self._rule = LoopRule(decoding.loop_period)
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
         text = input_ids[0, self._length :].tolist()

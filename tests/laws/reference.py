@@ -259,7 +259,7 @@ class Reference:
             self._call("top-k or top-p of a draft", self._drafter.fuzzy(before))
             self._call("sound", self._drafter.banned(before)[1])
             if way_out:
-                floor = row.topk(min(self._decoding.loop_top_k, len(row))).values[-1]
+                floor = row.topk(min(10, len(row))).values[-1]
                 below = row[row < floor]
                 self._call("way out", len(below) > 0 and float(floor - below.max()) <= allowed(row))
                 row = row.masked_fill(row < floor, -math.inf)
@@ -346,7 +346,7 @@ class Reference:
         return len(draft), self._own([*self.text, *draft], draws)
 
     def _passes(self, token: int, row: torch.Tensor) -> bool:
-        rules, rule, off = self._config.acceptance, self._config.acceptance_rule, allowed(row)
+        rules, rule, off = self._config.decoding.rules, self._config.acceptance_rule, allowed(row)
         if rule in ("greedy", "class"):
             best = row.topk(2).values
             self._call("acceptance", float(best[0] - best[1]) <= off)
@@ -440,14 +440,13 @@ class Reference:
         """The more loops were found that may be left, the longer the unit of a loop of loops may be."""
         if self._decoding.mode in ("hybrid", "edge"):
             self._loops += 1
-            self._period = self._decoding.loop_period * self._decoding.loop_repeats * self._loops
+            self._period = self._decoding.loop_period * 3 * self._loops
 
     def _loop_end(self, text: Sequence[int], start: int) -> int | None:
         """The shortest prefix longer than `start` that ends in a run repeated often enough."""
-        period, repeats = self._period, self._decoding.loop_repeats
         for end in range(start + 1, len(text) + 1):
-            for unit in range(1, period + 1):
-                times = max(repeats, 4) if unit == 1 else repeats
+            for unit in range(1, self._period + 1):
+                times = 4 if unit == 1 else 3
                 tail = list(text[max(end - unit * times, 0) : end])
                 if len(tail) == unit * times and tail == tail[:unit] * times:
                     return end

@@ -216,7 +216,6 @@ def test_a_path_that_is_no_folder(path, tmp_path, monkeypatch):
     ("options", "message"),
     [
         ({"attention": "flash_attention_2"}, "FlashAttention2"),
-        ({"family": "qwen2-audio"}, "the family 'qwen2-audio' does not load"),
         ({"device": "cuda:77"}, "edge cannot be loaded: "),
         ({"quantization": {"quant_method": "nothing"}}, "Unknown quantization type, got nothing"),
     ],

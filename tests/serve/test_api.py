@@ -137,7 +137,7 @@ def test_a_silent_piece_costs_the_others_nothing(client):
 
 def test_pieces_that_all_fail_are_no_empty_caption(client):
     asked: dict[str, Any] = {"model": "specdec/edge", "messages": message(spoken(1, 0.39))}
-    too_short = {"audio.segment": 0.2, "audio.refuse_no_speech": True}
+    too_short = {"audio.segment": 0.2, "audio.no_speech": "refuse"}
     with pytest.raises(openai.BadRequestError, match="The recording") as caught:
         client.chat.completions.create(**asked, extra_body={"specdec": too_short})
     assert caught.value.code == "AudioContentError"

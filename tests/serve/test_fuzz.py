@@ -23,8 +23,8 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"decoding.k": "auto", "language": "zh"},
     {"gate.name": "entropy", "gate.threshold": 0.0},
     {"decoding.k": "whole", "audio.segment": "pauses"},
-    {"decoding.top_k": 10**9, "acceptance.rule": "typical", "decoding.temperature": 1e-9},
-    {"decoding.no_repeat_ngram": 1, "decoding.repetition_penalty": 100, "decoding.loop_repeats": 10**30},
+    {"decoding.top_k": 10**9, "decoding.acceptance": "typical", "decoding.temperature": 1e-9},
+    {"decoding.no_repeat_ngram": 1, "decoding.repetition_penalty": 100, "decoding.loop_period": 64},
     {"audio.start_s": "00:01", "audio.channel": "each"},
     {"decoding.min_new_tokens": 10**30},
 )

@@ -26,8 +26,9 @@ Edit = Callable[[Path], None]
 
 def load(folder: Path | str, *, offline: bool = True, tested: bool = True, **options: Any) -> AudioLM:
     """What the command line does with a folder, on the CPU."""
+    runs = {name: options.pop(name) for name in ("attention", "graphs") if name in options}
     config = ModelConfig(model=str(folder), **{"device": "cpu", **options})
-    return load_model(config, RuntimeConfig(offline=offline, self_test=tested))
+    return load_model(config, RuntimeConfig(offline=offline, self_test=tested, **runs))
 
 
 def assert_refused(folder: Path | str, *said: str, **options: Any) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from specdec_cli.transcript.earlier import settings_of
 from specdec_cli.transcript.lines import stored_lines, transcript_at
 
 EARLIER = sorted((Path(__file__).parent / "earlier").glob("*.jsonl"))
@@ -20,3 +21,21 @@ def test_earlier_lines_are_read_and_written_as_todays(path):
     text = path.read_text(encoding="utf-8")
     assert any(name in text for name in gone)
     assert not any(name in transcript.to_json() for name in gone)
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        ({"k": 5, "defer": True, "wake": 1.0}, {"k": "whole", "wake": 1.0}),
+        ({"k": 5, "defer": None}, {"k": 5}),
+        ({"acceptance": "rank", "rank": 4, "prob": 0.1}, {"acceptance": "rank:4"}),
+        ({"acceptance": "prob", "rank": 3, "prob": 0.25}, {"acceptance": "prob:0.25"}),
+        ({"acceptance": "greedy", "rank": 3, "prob": 0.1}, {"acceptance": "greedy"}),
+        ({"loop_repeats": 3, "loop_top_k": 10, "edge_failed": "fail", "degrade": None}, {}),
+        ({"loop_repeats": 2, "loop_top_k": 10}, {"loop_repeats": 2}),
+        ({"acceptance": "rank:4", "k": "whole"}, {"acceptance": "rank:4", "k": "whole"}),
+    ],
+)
+def test_settings_of_earlier_lines_have_todays_names(then, now):
+    """So that a run resumes captions that were made with the same settings, whatever they were called."""
+    assert settings_of(then) == now
