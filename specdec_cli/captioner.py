@@ -6,14 +6,14 @@ import logging
 import math
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,28 +25,27 @@ from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.guesses import GuessTable
+from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair, Prompts
 from specdec_cli.decoding.rows import Groups
 from specdec_cli.errors import ConfigError, SpecdecError, as_specdec_error
+from specdec_cli.inputs.cuts import Cuts
+from specdec_cli.inputs.opening import open_item
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import Calibration, calibration_for
 from specdec_cli.labels.class_words import ClassWords, class_words
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import KEPT, Scorer
+from specdec_cli.models.engine import Engine
 from specdec_cli.models.processor import Processor
 from specdec_cli.pair_loading import Loading, load_pair
 from specdec_cli.prompts import Language
 from specdec_cli.run import Run
-from specdec_cli.setup import Setup, cuts_of, open_item
+from specdec_cli.setup import Setup
 from specdec_cli.text import file_name, show
 from specdec_cli.transcript import Started, Transcript
 from specdec_cli.transcript.updates import Update
-
-if TYPE_CHECKING:
-    from specdec_cli.decoding.loop import Loop
-    from specdec_cli.inputs.cuts import Cuts
-    from specdec_cli.models.engine import Engine
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +68,7 @@ class Captioner:
         self.window_s = min(model.processor.window_s for model in pair.models.values())
         if (piece_s := config.audio.length_s) is not None and piece_s > self.window_s:
             raise ConfigError(f"audio.segment is {piece_s:g} s, but the models take {self.window_s:g} s at once")
-        self.cuts = cuts or cuts_of(config.audio)
+        self.cuts = cuts or Cuts.of_config(config.audio)
         summed = config.gate_in_force == "class-entropy"
         remote = summed and pair.edge in pair.remotes  # a remote edge's candidates are summed on the host
         self._synonyms = self.word_groups if config.acceptance_rule == "class" or remote else NO_SYNONYMS
@@ -108,7 +107,7 @@ class Captioner:
         if isinstance(config, Config) and flags:
             raise ConfigError("settings and models go with a configuration's name or path, not with a finished one")
         resolved = config if isinstance(config, Config) else load_config(config, flags=flags).config
-        cuts = cuts or cuts_of(resolved.audio)  # a faulty file is reported before models are loaded
+        cuts = cuts or Cuts.of_config(resolved.audio)  # a faulty file is reported before models are loaded
         started = time.perf_counter()
         pair = load_pair(resolved, loading)
         return cls(resolved, pair, time.perf_counter() - started, cuts=cuts)
@@ -224,7 +223,7 @@ class Captioner:
                     error = as_specdec_error(unforeseen, _log)
             audio_s = recording.decode_s / count + time.perf_counter() - started
             sound = None if prompts is None else self._sound(clip, cut.samples, recording.levels.get(cut.channel))
-            yield Run(self, clip, prompts, audio_s, error, sound)
+            yield Run(self.setup, self.pair, clip, prompts, audio_s, error, sound, self.loop, self.remember)
 
     def _sound(self, clip: Started, samples: npt.NDArray[np.float32], dbfs: float | None) -> Grounding | None:
         """The sound of a clip, measured at its first use unless it was before; None if the lexicon has no limits."""
@@ -268,11 +267,9 @@ class Captioner:
             raise run.error
         return run
 
-    def remember(self, transcripts: Iterable[Transcript]) -> None:
-        """Counts captions of the same models and instruction for guesses, which change no text."""
-        if not self.config.decoding.guess_tokens:
-            return
-        for transcript in transcripts:
+    def remember(self, transcript: Transcript) -> None:
+        """Lets tokens be guessed from a caption of the same models and instruction; guesses change no text."""
+        if self.config.decoding.guess_tokens:
             ids = [id_ for each in transcript.rounds for id_ in each.committed_ids]
             sources = [source for each in transcript.rounds for source in each.source]
             self.pair.learn(self.config, transcript.prompt, ids, sources, transcript.models.weights)

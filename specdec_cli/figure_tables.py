@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from specdec_cli import format as written
 from specdec_cli.times import NONE
-
-if TYPE_CHECKING:
-    from specdec_cli.stats import Interval
+from specdec_cli.types import Interval
 
 
 class Cell(NamedTuple):

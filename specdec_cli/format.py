@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from specdec_cli.times import NONE
-from specdec_cli.types import Claim, Measured
-
-if TYPE_CHECKING:
-    from specdec_cli.stats import Interval
-    from specdec_cli.transcript.records import Whole
+from specdec_cli.transcript.records import Whole
+from specdec_cli.types import Claim, Interval, Measured
 
 
 def marked(caption: str, flags: str) -> str:

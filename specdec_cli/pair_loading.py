@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
 
-from specdec_cli.cloud.remote import RemoteModel
+import torch
+
 from specdec_cli.config import CloudConfig, Config
+from specdec_cli.config.model_schema import EdgeConfig, ModelConfig
 from specdec_cli.decoding.pair import Pair
-
-if TYPE_CHECKING:
-    from specdec_cli.cloud.vllm import Vllm
-    from specdec_cli.config.model_schema import EdgeConfig, ModelConfig
-    from specdec_cli.models.audio_lm import AudioLM
-    from specdec_cli.models.loading import Tell
+from specdec_cli.decoding.remote import Remote, RemoteEdge
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.loading import load_model, load_processor
+from specdec_cli.types import Tell
 
 Loading = Callable[[str], "AbstractContextManager[Tell | None]"]
 """Called with the name of what is loaded. The context lasts while it is loaded, and may yield a `Tell`."""
@@ -23,8 +22,8 @@ Loading = Callable[[str], "AbstractContextManager[Tell | None]"]
 def load_pair(config: Config, loading: Loading) -> Pair:
     """The models that the configured mode needs, loaded or connected; errors as in `Captioner.load`."""
     used, edge, cloud = config.models, config.edge, config.cloud
-    drafting: AudioLM | Vllm | None = None
-    verifying: AudioLM | RemoteModel | None = None
+    drafting: AudioLM | RemoteEdge | None = None
+    verifying: AudioLM | Remote | None = None
     if edge is not None and "edge" in used:
         with loading(f"edge: {edge.label}") as tell:
             drafting = _loaded(config, edge, tell) if edge.url is None else _connect_edge(config, edge)
@@ -36,16 +35,12 @@ def load_pair(config: Config, loading: Loading) -> Pair:
 
 
 def _loaded(config: Config, model: ModelConfig, tell: Tell | None) -> AudioLM:
-    import torch
-
-    from specdec_cli.models.loading import load_model
-
     if config.runtime.threads is not None:
         torch.set_num_threads(config.runtime.threads)
     return load_model(model, config.runtime, tell)
 
 
-def _connect_edge(config: Config, edge: EdgeConfig) -> Vllm:
+def _connect_edge(config: Config, edge: EdgeConfig) -> RemoteEdge:
     from specdec_cli.cloud.vllm import Vllm
     from specdec_cli.models.remote_processor import RemoteProcessor
 
@@ -53,7 +48,7 @@ def _connect_edge(config: Config, edge: EdgeConfig) -> Vllm:
     return Vllm(config.server("edge"), processor, own=True, role="edge")
 
 
-def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | Vllm | None) -> RemoteModel:
+def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | RemoteEdge | None) -> Remote:
     """The configured remote cloud. Its own processor or the edge's makes its prompts."""
     own, edge_config, offline = cloud.processor is not None, config.edge, config.runtime.offline
     named = cloud.of_processor if own or edge_config is None else edge_config.of_processor
@@ -64,8 +59,6 @@ def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | Vllm | No
 
         processor = RemoteProcessor(named, offline=offline)
     else:
-        from specdec_cli.models.loading import load_processor
-
         processor = load_processor(named, offline=offline)
     if cloud.is_vllm:
         from specdec_cli.cloud.vllm import Vllm

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from specdec_cli.decoding.block import Block
+from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.pair import Pair, Prompts
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import needs_review
+from specdec_cli.models.engine import Engine
 from specdec_cli.reading import description_end, flags_of
-from specdec_cli.setup import described
+from specdec_cli.setup import Setup, described
 from specdec_cli.transcript.recorder import error_transcript, gpu_mb, peak_rss_mb, timing, totals
 from specdec_cli.transcript.records import Resources, Started, Transcript, Uplink
 from specdec_cli.transcript.round import Round
 from specdec_cli.transcript.updates import EventText, Update
 from specdec_cli.types import Finished, Token
 
-if TYPE_CHECKING:
-    from specdec_cli.captioner import Captioner
-    from specdec_cli.decoding.pair import Prompts
-    from specdec_cli.models.engine import Engine
+MakeLoop = Callable[[Prompts, Engine | None, Started, Grounding | None], Loop]
+"""Makes the loop of one clip: by its prompts, what makes the forwards, its fields, and its sound."""
 
 
 class Run:
@@ -32,25 +33,30 @@ class Run:
     A run decodes once. It is safe to stop reading its updates half-way.
 
     Args:
-        captioner: whose models and settings it uses.
+        setup, pair: its settings and its models.
         clip: the fields of its transcript that are known before.
         prompts: of both models; None: there is nothing to caption, and `error` says why.
         audio_s: time of decoding the audio and computing its features, seconds.
         sound: checks the caption's claims; None: nothing does.
+        make_loop: makes the loop of its prompts; see `Captioner.loop`.
+        learn: called with the finished transcript.
     """
 
     def __init__(
         self,
-        captioner: Captioner,
+        setup: Setup,
+        pair: Pair,
         clip: Started,
         prompts: Prompts | None,
         audio_s: float,
         error: SpecdecError | None,
         sound: Grounding | None,
+        make_loop: MakeLoop,
+        learn: Callable[[Transcript], None],
     ) -> None:
         self.clip, self.prompts, self.error, self.sound = clip, prompts, error, sound
-        self._captioner, self._setup, self._audio_s = captioner, captioner.setup, audio_s
-        self._writer = captioner.pair.processor
+        self._setup, self._pair, self._audio_s, self._writer = setup, pair, audio_s, pair.processor
+        self._make_loop, self._learn = make_loop, learn
         self.tokens = list[Token]()  # committed so far
         self._rounds = list[Round]()
         self._transcript: Transcript | None = None
@@ -89,7 +95,7 @@ class Run:
         yield Update(self.clip, EventText())
         if self.sound is not None and engine is None:
             self.sound.begin()  # with an engine, other clips keep the cores busy
-        with closing(self._captioner.loop(prompts, engine, self.clip, self.sound).run()) as events:
+        with closing(self._make_loop(prompts, engine, self.clip, self.sound).run()) as events:
             for event in events:
                 if isinstance(event, Finished):
                     yield Update(event, self._write_transcript(event, text, began))
@@ -114,7 +120,7 @@ class Run:
         alone = threading.current_thread() is threading.main_thread()  # in a batch each clip has another thread
         caption, claims = setup.caption(text), None
         ended = {"finish_reason": finished.finish_reason, "degraded": finished.degraded}
-        found: dict[str, Any] = {**dict(clip), "models": described(self._captioner.pair), "caption": caption, **ended}
+        found: dict[str, Any] = {**dict(clip), "models": described(self._pair), "caption": caption, **ended}
         if sound is not None:
             found["measured"] = sound.measured
         if sound is not None and clip.has_speech:
@@ -147,5 +153,5 @@ class Run:
             ),
             uplink=Uplink(payload=setup.payload or "none" if sent else "none", bytes=sent),
         )
-        self._captioner.remember((self._transcript,))
+        self._learn(self._transcript)
         return EventText(caption, found["labels"], claims, self._transcript.probabilities, flags)

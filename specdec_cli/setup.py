@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from specdec_cli.audio import AudioPiece, Recording, has_speech, open_recording
-from specdec_cli.audio.pieces import ROUNDED_S
+from specdec_cli.audio import AudioPiece, Recording, has_speech
 from specdec_cli.audio.prosody import measure
 from specdec_cli.audio.samples import piece_of
+from specdec_cli.config import Config
+from specdec_cli.decoding.pair import Pair
 from specdec_cli.errors import AudioContentError, SpecdecError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
@@ -19,17 +18,10 @@ from specdec_cli.labels.probabilities import Scorer
 from specdec_cli.models.processor import suggestions
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.reading import caption_of, settled
-from specdec_cli.text import plain
 from specdec_cli.transcript.recorder import error_transcript
 from specdec_cli.transcript.records import ModelInfo, Models, RowPart, Started, Transcript
 from specdec_cli.transcript.terms import SUGGESTED, recorded_settings, sound_settings
 from specdec_cli.types import Decider, Mode, Payload
-
-if TYPE_CHECKING:
-    from specdec_cli.config import Config
-    from specdec_cli.config.schema import AudioConfig
-    from specdec_cli.decoding.pair import Pair
-    from specdec_cli.inputs.cuts import Cuts
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,40 +157,3 @@ def described(pair: Pair) -> Models:
     """The models of a pair. What is known of a remote one depends on whether its server has answered yet."""
     known = {role: ModelInfo(**model.describe()) for role, model in pair.models.items()}
     return Models(edge=known.get("edge"), cloud=known.get("cloud"))
-
-
-def open_item(
-    item: InputFile, audio: AudioConfig, cuts: Cuts | None, rate: int, window_s: float, longest_s: float
-) -> Recording:
-    """The recording of an item, read through once and cut as the settings say; see `Captioner.recording`."""
-    start_s, end_s = (audio.start_s, audio.end_s) if item.start_s is None else (item.start_s, item.end_s)
-    read = partial(
-        open_recording,
-        item.path,
-        rate,
-        window_s=window_s,
-        piece_s=audio.length_s,
-        at_pauses=audio.at_pauses,
-        cuts=None if cuts is None else cuts.of(item.path),
-        start_s=start_s or 0.0,
-        channel=audio.channel if item.channel is None else item.channel + 1,
-        track=audio.track,
-        longest_s=longest_s,
-    )
-    recording = read(end_s=end_s)
-    read_s = min(recording.total_s or math.inf, end_s or math.inf)
-    if item.end_s is not None and ROUNDED_S < read_s - item.end_s < math.inf:  # a row of NeMo may end before its file
-        recording = read(end_s=item.end_s)
-    if item.end_s is not None and item.end_s - (recording.total_s or item.end_s) > ROUNDED_S:
-        says = f"{plain(item.path)} ends at {recording.total_s:.2f} s, before its part does (at {item.end_s:.2f} s)."
-        return replace(recording, warnings=(*recording.warnings, says))
-    return recording
-
-
-def cuts_of(audio: AudioConfig) -> Cuts | None:
-    """The cuts in the file or folder that the settings name; None: they name none. Errors as in `Cuts.read`."""
-    if audio.cuts_path is None:
-        return None
-    from specdec_cli.inputs.cuts import Cuts
-
-    return Cuts.of_config(audio)

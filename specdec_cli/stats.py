@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
+
+from specdec_cli.types import Interval
 
 LEVEL: Final = 0.95
 """Share of the resampled figures within an interval."""
@@ -32,15 +34,6 @@ class Figures(BaseModel):
     """Base of frozen records of figures."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A figure with its bootstrap interval over speakers or clips, in the figure's own unit."""
-
-    value: Annotated[float, Field(description="over all clips")]
-    low: Annotated[float | None, Field(description="lower end of the interval; null: one speaker or clip has none")]
-    high: Annotated[float | None, Field(description="upper end of the interval; null: one speaker or clip has none")]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Nothing here imports torch, so that the command line, the live view and transcri
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, NamedTuple, get_args
 
@@ -23,6 +23,9 @@ COSTS: Final[tuple[Cost, ...]] = get_args(Cost)
 
 Payload = Literal["features", "waveform"]
 """The form in which a recording leaves the device: log-mel features, or all of it."""
+
+Tell = Callable[[str], None]
+"""Called with a sentence before something that takes minutes."""
 
 GateName = Literal["entropy", "class-entropy", "margin", "logprob", "random", "always", "never"]
 AcceptanceName = Literal["greedy", "sampling", "rank", "prob", "typical", "class"]
@@ -214,3 +217,16 @@ class Claim:
         if self.class_ is None or self.value is None or (self.least is None and self.most is None):
             return None
         return (self.least is None or self.value >= self.least) and (self.most is None or self.value <= self.most)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A figure with its bootstrap interval over speakers or clips, in the figure's own unit."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = {"use_attribute_docstrings": True}
+    value: float
+    """over all clips"""
+    low: float | None
+    """lower end of the interval; null: one speaker or clip has none"""
+    high: float | None
+    """upper end of the interval; null: one speaker or clip has none"""

@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections import Counter
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -53,40 +54,47 @@ def test_no_two_classes_have_one_name():
     assert [name for name, count in names.items() if count > 1] == []
 
 
-class ImportedParts(ast.NodeVisitor):
-    """The parts of the package that a module imports, anywhere in it but for its types."""
+def module_name(path: Path) -> str:
+    """Below the package, e.g. `decoding.loop`; a folder's own name for its `__init__`."""
+    return ".".join(path.relative_to(ROOT / "specdec_cli").with_suffix("").parts).removesuffix(".__init__")
 
-    def __init__(self, module: Path) -> None:
-        self.found: set[str] = set()
-        self.visit(parsed(module))
 
-    def visit_If(self, node: ast.If) -> None:
-        if ast.unparse(node.test) != "TYPE_CHECKING":
-            self.generic_visit(node)
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        package, _, part = (node.module or "").partition(".")
-        if package == "specdec_cli":
-            self.found |= {part} if part else {alias.name for alias in node.names}
+@cache
+def imported_modules() -> dict[str, set[str]]:
+    """Module -> the modules of the package that it imports: anywhere in it, for its types, too."""
+    paths = {module_name(path): path for path in (ROOT / "specdec_cli").rglob("*.py")}
+    found: dict[str, set[str]] = {}
+    for own, path in paths.items():
+        names = set()
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "specdec_cli":
+                package = (node.module or "").partition(".")[2]
+                wholes = {f"{package}.{alias.name}".lstrip(".") for alias in node.names}
+                names |= {whole if whole in paths else package for whole in wholes}
+        found[own] = names - {own, ""}
+    return found
 
 
 def test_imports_go_one_way_in_the_order_of_the_table_for_contributors():
     table = (ROOT / "CONTRIBUTING.md").read_text().partition("| module | job |\n")[2].partition("\n\n")[0]
     rows = [re.findall("`([a-z_/]+?)/?`", line.split("|")[1]) for line in table.splitlines()]
     places = {name: place for place, names in enumerate(rows) for name in names}
+    outside = {"__init__", "__main__", "mini"}  # the names for users, which look all modules up; the weights
+    modules = {own: names for own, names in imported_modules().items() if own.split(".")[0] not in outside}
+    assert {own.split(".")[0] for own in modules} == {name for names in rows for name in names} - {"mini/weights"}
+    place = {own: places[own.split(".")[0]] for own in modules}
+    assert not [f"{own}: {name}" for own, names in modules.items() for name in names if place[name] > place[own]]
 
-    def place(module: str) -> int:
-        """Its own row or that of its folder."""
-        parts = module.split(".")
-        return places.get("/".join(parts[:2]), places.get(parts[0], 0))
 
-    backward = []
-    for module in sorted((ROOT / "specdec_cli").rglob("[a-z]*.py")):
-        own = ".".join(module.relative_to(ROOT / "specdec_cli").with_suffix("").parts)
-        parts = ImportedParts(module).found
-        folder = own.split(".")[0]
-        backward += [f"{own}: {part}" for part in parts if place(part) > place(own) and part.split(".")[0] != folder]
-    assert not backward
+def test_no_modules_import_each_other():
+    modules = {own: names for own, names in imported_modules().items() if own != "__init__"}
+    assert len(tuple(TopologicalSorter(modules).static_order())) > 150  # raises for a circle, and names it
+
+
+def test_few_modules_import_for_their_types_alone():
+    trees = (parsed(path) for path in (ROOT / "specdec_cli").rglob("*.py"))
+    apart = [node for tree in trees for node in tree.body if ast.unparse(node).startswith("if TYPE_CHECKING:")]
+    assert len(apart) <= 20
 
 
 def test_training_and_tools_are_typed_and_only_in_the_source_distribution():

@@ -27,7 +27,8 @@ from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.stats import Figures, Interval, median
+from specdec_cli.stats import Figures, median
+from specdec_cli.types import Interval
 from tools.table import print_table, spread_text
 from tools.timing import BenchClip, CaptionTiming, drive, files_of, learn, read_clips
 

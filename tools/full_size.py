@@ -42,8 +42,9 @@ from specdec_cli.models.loading import resolve_device
 from specdec_cli.models.processor import test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.models.slots import Slots
-from specdec_cli.stats import Figures, Interval, median
+from specdec_cli.stats import Figures, median
 from specdec_cli.transcript.recorder import gpu_mb, peak_rss_mb
+from specdec_cli.types import Interval
 from tools.forced import MODES, Forced, ForcedLM, ForcedLoop, force, numbers, print_forced, read_texts
 from tools.link import linked
 from tools.memory import MIB, cache_bytes, weight_bytes

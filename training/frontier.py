@@ -26,12 +26,12 @@ from specdec_cli.evaluate.gap import share_of_gap
 from specdec_cli.inputs.find import identify
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
-from specdec_cli.stats import Interval, Resampler, Statistic, Values, difference, mean
+from specdec_cli.stats import Resampler, Statistic, Values, difference, mean
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.tune.outcomes import CaptionQuality, SettingOutcome, swept
 from specdec_cli.tune.recording import StoredRecordings, setup_of
 from specdec_cli.tune.replay import candidates
-from specdec_cli.types import COSTS, Cost, GateName
+from specdec_cli.types import COSTS, Cost, GateName, Interval
 from training.labels import balanced, dev_rows, read_rows
 from training.oracle import Oracle, oracle
 from training.references import write_references

@@ -22,8 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from specdec_cli.evaluate.result import Comparison, GapMeasure
-from specdec_cli.stats import Interval
-from specdec_cli.types import COSTS, LOSSY_RULES, Mode
+from specdec_cli.types import COSTS, LOSSY_RULES, Interval, Mode
 
 Figures = dict[str, str]
 """Column -> figure, as it is printed."""

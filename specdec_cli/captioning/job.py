@@ -7,22 +7,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from specdec_cli.captioning.output_file import Check, Output, Task, accepting
 from specdec_cli.captioning.tasks import find_tasks
+from specdec_cli.config import Config
+from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.find import Paths
+from specdec_cli.inputs.manifest import Inputs
 from specdec_cli.journal import read_lines
+from specdec_cli.labels import Lexicon
 from specdec_cli.prompts import Language
-from specdec_cli.setup import cuts_of
 from specdec_cli.transcript.lines import Line
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.transcript.terms import Terms
-
-if TYPE_CHECKING:
-    from specdec_cli.config import Config
-    from specdec_cli.inputs.manifest import Inputs
-    from specdec_cli.labels import Lexicon
 
 _REMEMBERED: Final = 500
 """The latest transcripts of a file, from which tokens are guessed."""
@@ -86,7 +84,7 @@ class Job:
     def tasks(self, stored: Output) -> list[Task]:
         """The recordings to caption, compared with what the output holds of them."""
         audio = self.config.audio
-        cuts = cuts_of(audio) if audio.cuts_path is not None and audio.cuts_path.is_dir() else None
+        cuts = Cuts.of_config(audio) if audio.cuts_path is not None and audio.cuts_path.is_dir() else None
         return find_tasks(self.inputs, stored, limit=self.limit, only_failed=self.only_failed, cuts=cuts)
 
     def earlier(self) -> Iterator[Transcript]:

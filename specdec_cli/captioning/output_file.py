@@ -12,8 +12,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
+from specdec_cli.audio import Recording
 from specdec_cli.audio.paths import STDIN
 from specdec_cli.audio.pieces import ROUNDED_S
 from specdec_cli.config.fields import AT_PAUSES
@@ -25,10 +26,6 @@ from specdec_cli.text import file_name
 from specdec_cli.transcript.lines import Line, LineState, all_captioned, current_lines, head_of, transcript_at
 from specdec_cli.transcript.records import RowPart, Transcript, TranscriptHead
 from specdec_cli.transcript.terms import Terms, made_by
-
-if TYPE_CHECKING:
-    from specdec_cli.audio import Recording
-
 
 _ALIKE_S: Final = 0.001  # times are written with four decimals
 

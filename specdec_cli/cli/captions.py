@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from specdec_cli.captioning.job import Job
 from specdec_cli.captioning.output_file import Output
@@ -21,12 +21,10 @@ from specdec_cli.console.view import View
 from specdec_cli.errors import DEGRADED_STATUS, ConfigError
 from specdec_cli.format import count, marked, shares
 from specdec_cli.inputs.find import Paths, require_sounds, with_list
+from specdec_cli.inputs.manifest import Inputs
 from specdec_cli.labels import Lexicon
 from specdec_cli.targets import Targets
 from specdec_cli.transcript import Transcript
-
-if TYPE_CHECKING:
-    from specdec_cli.inputs.manifest import Inputs
 
 
 class Recordings(CaptioningOptions, RecordingOptions):

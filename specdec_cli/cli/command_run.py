@@ -12,8 +12,8 @@ from specdec_cli.cli.options import DisplayOptions, WatchingOptions
 from specdec_cli.config import Config, ResolvedConfig
 from specdec_cli.console.view import View, choose_view
 from specdec_cli.errors import CloudError
+from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.labels import Lexicon
-from specdec_cli.setup import cuts_of
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -76,7 +76,7 @@ def load_captioner(
     cuts = None
     if (path := config.audio.cuts_path) is not None:  # refused before anything that takes seconds
         with view.loading(f"cuts: {path}"):
-            cuts = cuts_of(config.audio)
+            cuts = Cuts.of_config(config.audio)
     if cuts is not None:
         cuts.expect(recordings)
     from specdec_cli.captioner import Captioner

@@ -13,7 +13,7 @@ from specdec_cli.captioning.local import LocalBackend, WatchedBackend
 from specdec_cli.captioning.tasks import Backend, Work
 from specdec_cli.cli.command_run import load_captioner, require_cloud
 from specdec_cli.console.view import View
-from specdec_cli.setup import cuts_of
+from specdec_cli.inputs.cuts import Cuts
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -24,7 +24,8 @@ def loaded(job: Job, view: View, *, runs_long: bool) -> Captioner:
     earlier = list(job.earlier())  # refused before anything that takes seconds
     load = partial(load_captioner, job.config, view, job.lexicon, recordings=job.recordings)
     captioner = load(runs_long=runs_long)
-    captioner.remember(earlier)
+    for transcript in earlier:
+        captioner.remember(transcript)
     return captioner
 
 
@@ -71,7 +72,7 @@ class OnRay:
         from specdec_cli.captioning.cluster import cluster
 
         job = self.job
-        if (cuts := cuts_of(job.config.audio)) is not None:  # what is refused here, every actor would refuse
+        if (cuts := Cuts.of_config(job.config.audio)) is not None:  # what is refused here, every actor would refuse
             cuts.expect(job.recordings)
         with cluster(Work(job.config, job.lexicon, self.batch_size, job.recordings), self.view.loading) as backend:
             require_cloud(backend.setup, degrades=job.config.decoding.degrades)

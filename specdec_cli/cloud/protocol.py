@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import torch
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -27,11 +27,9 @@ from safetensors.torch import load, save
 from specdec_cli.cloud.http import M, MalformedError, parse
 from specdec_cli.config.decoding_schema import AcceptanceRules, ScoringConfig
 from specdec_cli.decoding.block import Verdict
+from specdec_cli.decoding.remote import MeasuredSound
 from specdec_cli.prompts import Language
 from specdec_cli.types import Measured, ModelWork
-
-if TYPE_CHECKING:
-    from specdec_cli.labels.grounding import Grounding
 
 PROTOCOL: Final = 10  # both ends must use the same
 MAX_JSON_BYTES: Final = 1 << 20  # of the JSON part of a body
@@ -91,10 +89,9 @@ class ClipFigures(Message):
     attributes: list[Name] = Field(min_length=1, max_length=100)  # whose classes they decide, by the server's lexicon
 
     @classmethod
-    def of(cls, sound: Grounding) -> ClipFigures:
+    def of(cls, sound: MeasuredSound) -> ClipFigures:
         """The message about a clip's sound."""
-        assert sound.words is not None  # or it bans nothing
-        return cls(measured=sound.measured, language=sound.language, attributes=sorted(sound.words.attributes))
+        return cls(measured=sound.measured, language=sound.language, attributes=sorted(sound.attributes))
 
 
 class ClipRequest(Message):

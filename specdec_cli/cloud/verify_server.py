@@ -63,7 +63,7 @@ class ServerVerifier(RemoteVerifier):
                 return self._exchange("POST", f"{self._path}/verify", wire.pack(block, distributions))
             self._before = replace(self._done, prompt_tokens=0)
         clip, decoding, sound = self._clip, self._clip.config.decoding, self._clip.sound
-        if sound is not None and (fault := self._server.sound_fault(sound.lexicon.digest)):
+        if sound is not None and (fault := self._server.sound_fault(sound.lexicon_digest)):
             raise CloudError(f"the sound cannot decide what {self._server.name} writes: {fault}")
         request = wire.ClipRequest(
             identity=self._server.identity,

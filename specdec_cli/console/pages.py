@@ -43,7 +43,7 @@ def comparison_page(found: Comparison, width: int) -> Iterator[RenderableType]:
     """The headline, the figures, and the captions of the first clips where they differ."""
     about = [count(len(found.clips), "clip"), seconds(found.audio_s), found.language]
     about += [f"references of {found.references_found}"] if found.references_found is not None else []
-    about += filter(None, [tables.about_references(found)])
+    about += filter(None, [tables.about_references(found.reference_columns)])
     about += [f"{count(found.unfinished, 'clip')} not finished in every mode"] if found.unfinished else []
     yield facts(*about)
     yield from map(item, (*found.headline, *filter(None, [tables.worst_confusions(found)]), *found.notes))
@@ -119,7 +119,7 @@ def tuning_page(found: Tuning, _: int) -> Iterator[RenderableType]:
     """The recommendation, and the settings that were run, gate by gate."""
     about = [count(found.clips, "clip"), f"{found.confirmed_on} of them for confirmation, split by {found.split_by}"]
     about += [f"references of {found.references_found}"] if found.references_found is not None else []
-    about += filter(None, [tables.about_references(found)])
+    about += filter(None, [tables.about_references(found.reference_columns)])
     yield facts(*about)
     yield from map(item, (*_sentences(found), *found.notes))
     yield Text()

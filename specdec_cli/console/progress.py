@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from specdec_cli.captioning.tasks import Progress
 from specdec_cli.console.clip import count_flags
 from specdec_cli.console.theme import BAD, DIM, DOT
+from specdec_cli.console.view import View
 from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count, percent
 from specdec_cli.times import seconds
 from specdec_cli.types import Flag
-
-if TYPE_CHECKING:
-    from specdec_cli.captioning.tasks import Progress
-    from specdec_cli.console.view import View
 
 
 def show_counts(view: View, counts: Progress) -> None:

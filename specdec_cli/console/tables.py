@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -12,11 +12,9 @@ from rich.text import Text
 from specdec_cli.console.cells import Prose
 from specdec_cli.console.plain import console_on
 from specdec_cli.console.theme import BAD, DIM, DOT, FAIL, GOOD, NOTICE, OK, STRONG, WARN
+from specdec_cli.figure_tables import Cell, FigureRow
 from specdec_cli.format import count
 from specdec_cli.text import clean, show
-
-if TYPE_CHECKING:
-    from specdec_cli.figure_tables import Cell, FigureRow
 
 Status = Literal["ok", "warn", "fail"]
 Page = Callable[[int], Iterable[RenderableType]]

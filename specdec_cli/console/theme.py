@@ -5,10 +5,9 @@ The styles use the terminal's own sixteen colours, so they follow its light or d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from specdec_cli.transcript.token_fates import Fate
+from specdec_cli.transcript.token_fates import Fate
 
 _FATES: Final[dict[Fate, tuple[str, str]]] = {
     "edge": ("", ""),

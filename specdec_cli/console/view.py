@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -27,10 +27,7 @@ from specdec_cli.times import seconds
 from specdec_cli.transcript.records import Started
 from specdec_cli.transcript.round import Round
 from specdec_cli.transcript.updates import Update
-from specdec_cli.types import Finished, Prefill, Sent
-
-if TYPE_CHECKING:
-    from specdec_cli.models.loading import Tell
+from specdec_cli.types import Finished, Prefill, Sent, Tell
 
 Form = Literal["live", "rows", "lines", "errors"]
 

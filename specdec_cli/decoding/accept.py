@@ -18,16 +18,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import torch
 
 from specdec_cli.config.decoding_schema import AcceptanceRules
-from specdec_cli.decoding.rows import Row
+from specdec_cli.decoding.block import Draft
+from specdec_cli.decoding.rows import RowFigures
+from specdec_cli.decoding.scores import draw, placed
 from specdec_cli.types import AcceptanceName
-
-if TYPE_CHECKING:
-    import torch
-
-    from specdec_cli.decoding.block import Draft
 
 Synonyms = Mapping[int, int]
 """Token id -> number of its group; the tokens of a group say the same. Most tokens are in no group."""
@@ -42,7 +41,7 @@ def says_same(token: int, own: int, groups: Synonyms) -> bool:
     return token == own or (token in groups and groups[token] == groups.get(own))
 
 
-def accepts(rules: AcceptanceRules, rule: AcceptanceName, row: Row, synonyms: Synonyms) -> bool:
+def accepts(rules: AcceptanceRules, rule: AcceptanceName, row: RowFigures, synonyms: Synonyms) -> bool:
     """Whether a rule accepts the drafted token that a row of the cloud's was asked about; any rule but sampling.
 
     For `rank` the row names at least that many tokens, and for `typical` it was read with its doubt.
@@ -58,7 +57,7 @@ def accepts(rules: AcceptanceRules, rule: AcceptanceName, row: Row, synonyms: Sy
     return p > min(TYPICAL_EPSILON, TYPICAL_DELTA * math.exp(-row.doubt.entropy))
 
 
-def accept_block(rules: AcceptanceRules, rule: AcceptanceName, rows: Sequence[Row], synonyms: Synonyms) -> int:
+def accept_block(rules: AcceptanceRules, rule: AcceptanceName, rows: Sequence[RowFigures], synonyms: Synonyms) -> int:
     """How many drafted tokens a rule accepts; `rows` are asked about these, one each."""
     rejected = (at for at, row in enumerate(rows) if not accepts(rules, rule, row, synonyms))
     return next(rejected, len(rows))
@@ -71,10 +70,6 @@ def speculative_sampling(draft: Draft, scores: torch.Tensor, generator: torch.Ge
     processed scores [m + 1, vocab]: at each drafted token, and after the block. The distributions stay on their device:
     the host fetches two numbers for each drafted token, and one token.
     """
-    import torch
-
-    from specdec_cli.decoding.scores import draw, placed
-
     target = scores.softmax(dim=-1)
     if draft.ids:
         proposal = draft.probabilities().to(target.device)

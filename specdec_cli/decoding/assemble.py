@@ -6,28 +6,28 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING
+
+import torch
 
 from specdec_cli.config.schema import Config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.block import Drafter, Verifier
+from specdec_cli.decoding.draft import LocalDrafter
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.length import capacity
 from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.decoding.prefill import CloudPrefill
-from specdec_cli.decoding.remote import RemoteClip
+from specdec_cli.decoding.remote import MeasuredSound, RemoteClip
+from specdec_cli.decoding.scores import generator_for
 from specdec_cli.decoding.stop import StopRules
+from specdec_cli.decoding.verify import LocalVerifier
+from specdec_cli.models.engine import Engine
 from specdec_cli.models.processor import Prompt
+from specdec_cli.models.session import Session
 from specdec_cli.prompts import Language
 from specdec_cli.types import Decider
-
-if TYPE_CHECKING:
-    import torch
-
-    from specdec_cli.decoding.next_scores import NextScores
-    from specdec_cli.labels.grounding import Grounding
-    from specdec_cli.models.engine import Engine
 
 
 def build_loop(
@@ -42,7 +42,7 @@ def build_loop(
     synonyms: Synonyms = NO_SYNONYMS,
     language: Language | None = None,
     instruction: str | None = None,
-    sound: Grounding | None = None,
+    sound: MeasuredSound | None = None,
 ) -> Loop:
     """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
@@ -91,7 +91,7 @@ class ClipModels:
     engine: Engine | None = None
     top_n: int = 0
     synonyms: Synonyms = field(default_factory=dict)
-    sound: Grounding | None = None
+    sound: MeasuredSound | None = None
 
     def drafter(self, role: Decider, prompt: Prompt, stop_ids: tuple[int, ...], gate: Gate) -> Drafter:
         """The edge, or a loaded cloud that writes alone."""
@@ -99,8 +99,6 @@ class ClipModels:
         if role == "edge" and edge is not None and edge.is_remote:
             summed = self.synonyms if gate.name == "class-entropy" else NO_SYNONYMS
             return edge.drafter(self._remote(lambda: prompt, stop_ids, summed))
-        from specdec_cli.decoding.draft import LocalDrafter
-
         return LocalDrafter(self.scores(role, prompt, stop_ids), self.top_n)
 
     def verifier(self, prompt: Callable[[], Prompt], stop_ids: tuple[int, ...]) -> Verifier:
@@ -108,8 +106,6 @@ class ClipModels:
         cloud, config = self.pair.cloud, self.config
         if cloud is not None and cloud.is_remote:
             return cloud.verifier(self._remote(prompt, stop_ids, self.synonyms))
-        from specdec_cli.decoding.verify import LocalVerifier
-
         make_scores = cache(lambda: self.scores("cloud", prompt(), stop_ids))
         if config.decoding.cloud_prefill == "overlap":
             make_scores()  # the engine closes the sessions that the clip's own thread opens
@@ -118,9 +114,6 @@ class ClipModels:
 
     def scores(self, role: Decider, prompt: Prompt, stop_ids: tuple[int, ...]) -> NextScores:
         """The next-token scores of a loaded model, with a fresh session."""
-        from specdec_cli.decoding.next_scores import NextScores
-        from specdec_cli.models.session import Session
-
         model, settings = self.pair.local(role), self.config.decoding
         assert model is not None  # checked when the pair was made
         session = Session(model, prompt, capacity(settings), self.pair.vocab_size, self.engine)
@@ -137,8 +130,6 @@ def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | Non
     if config.gate_in_force != "random" or clip is None:
         return None
     # the clip's features seed it as well: otherwise every clip would escalate the same blocks
-    from specdec_cli.decoding.scores import generator_for
-
     audio = [clip.audio[name].detach().cpu().contiguous().numpy().tobytes() for name in sorted(clip.audio)]
     return generator_for(config.decoding.seed, b"".join(audio))
 

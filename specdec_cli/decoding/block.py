@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
+
+import torch
 
 from specdec_cli.decoding.gate import GateState
 from specdec_cli.decoding.rows import TokenEvidence
@@ -21,9 +23,6 @@ from specdec_cli.types import (
     Source,
     Token,
 )
-
-if TYPE_CHECKING:
-    import torch
 
 Enough = Callable[[GateState], bool]
 """Whether a block ends with the token that was added to the gate's state last."""
@@ -48,8 +47,6 @@ class Draft:
 
     def probabilities(self) -> torch.Tensor:
         """[m, vocab] distribution at each drafted token."""
-        import torch
-
         assert self.scores is not None
         return torch.cat(self.scores).softmax(dim=-1)
 

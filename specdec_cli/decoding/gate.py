@@ -6,12 +6,13 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from specdec_cli.config.schema import Config
-from specdec_cli.decoding.rows import Groups, TokenEvidence
 from specdec_cli.errors import DecodingError
 from specdec_cli.types import DEFAULT_THRESHOLDS, LOW_IS_UNSURE, TOKEN_GATES, GateName, Reason
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # commands that load no model read the gate in force
     import torch
+
+    from specdec_cli.decoding.rows import Groups, TokenEvidence
 
 
 def crosses(gate: str, value: float, threshold: float) -> bool:

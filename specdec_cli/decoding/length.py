@@ -15,13 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from specdec_cli.config.decoding_schema import DecodingConfig
-
-if TYPE_CHECKING:
-    from specdec_cli.decoding.block import Draft, Verdict
-    from specdec_cli.decoding.gate import GateState
+from specdec_cli.decoding.block import Draft, Verdict
+from specdec_cli.decoding.gate import GateState
 
 MOST_DRAFTED: Final = 16  # tokens of a block with `k: auto`
 MOST_DEFERRED: Final = 64  # tokens of a deferred draft: what the schema allows a block, and a server a draft

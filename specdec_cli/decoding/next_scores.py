@@ -21,7 +21,7 @@ import torch
 
 from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.decoding.guesses import Guesses
-from specdec_cli.decoding.rows import Row, read
+from specdec_cli.decoding.rows import RowFigures, read
 from specdec_cli.decoding.scores import LogitsPipeline
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session, shared_length
@@ -52,7 +52,7 @@ class NextScores:
         self._text: list[int] = []  # the text that was scored, guesses included
         self._rows = torch.empty(0)  # [n, vocab]: row i is after `_text[: _start + i]`, before temperature
         self._start = 1  # tokens of `_text` before the first row; without rows, one more than it has
-        self._read = list[Row]()  # the figures of the first rows, once they were fetched
+        self._read = list[RowFigures]()  # the figures of the first rows, once they were fetched
         self._judged = 0  # rows, from the first, in which the sound has banned what it bans
         self._instead = dict[int, int]()  # tokens before a row -> its most likely token, which the sound banned
         self._sure = 0  # tokens of `_text` that are no guesses, or guesses that stood
@@ -95,7 +95,7 @@ class NextScores:
         if self._guesses is not None:
             self._guesses.table.learn(self._guesses.key, text, own)
 
-    def row(self, text: Sequence[int]) -> Row:
+    def row(self, text: Sequence[int]) -> RowFigures:
         """The figures of the row after `text`, which was scored. One fetch takes those of all kept rows.
 
         Raises ScoresError if the row is no distribution.
@@ -110,12 +110,12 @@ class NextScores:
         with self.waiting():
             return int(token)
 
-    def figures(self, scores: torch.Tensor | Sequence[torch.Tensor], listed: int, **wanted: Any) -> list[Row]:
+    def figures(self, scores: torch.Tensor | Sequence[torch.Tensor], listed: int, **wanted: Any) -> list[RowFigures]:
         """The figures of rows of scores that `after` gave; see `rows.read`."""
         with self.waiting():
             return read(scores, listed, **wanted)
 
-    def require_finite(self, rows: Iterable[Row]) -> None:
+    def require_finite(self, rows: Iterable[RowFigures]) -> None:
         """Raises ScoresError if one of these rows is no distribution."""
         with self.waiting():
             for row in rows:

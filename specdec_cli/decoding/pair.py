@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from specdec_cli.config.schema import Config
 from specdec_cli.decoding.guesses import OWN_SOURCES, Guesses, GuessTable, key_of
 from specdec_cli.decoding.remote import Remote, RemoteEdge
 from specdec_cli.errors import ConfigError
+from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor, Prompt, require_lossless, same_prompts, shared_vocab_size
 from specdec_cli.types import Decider, Mode, Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from specdec_cli.models.audio_lm import AudioLM
 
 Prompts = tuple[Prompt | None, Callable[[], Prompt] | None]
 """A clip's prompt for the edge, and what makes that for the cloud; None for a model that does not take part."""

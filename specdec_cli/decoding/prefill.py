@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal
+
+import torch
 
 from specdec_cli.decoding.block import Verifier
 
@@ -32,9 +33,8 @@ class CloudPrefill:
             with self.step_aside() if cloud.is_remote else nullcontext():
                 cloud.prefill()
         elif self.when == "overlap":
-            torch = sys.modules.get("torch")  # its number of threads holds only in the thread that sets it
-            threads = (torch.set_num_threads, (torch.get_num_threads(),)) if torch else ()
-            self._thread = ThreadPoolExecutor(1, "cloud", *threads)
+            threads = (torch.get_num_threads(),)  # which hold only in the thread that sets them
+            self._thread = ThreadPoolExecutor(1, "cloud", torch.set_num_threads, threads)
             self._reading = self._thread.submit(cloud.prefill)
         self.begun = self.when != "lazy"
 

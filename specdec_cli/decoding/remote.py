@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from specdec_cli.config import Config
 from specdec_cli.decoding.accept import Synonyms
 from specdec_cli.decoding.block import Drafter, Verifier
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.processor import Processor, Prompt
-from specdec_cli.types import Decider, Payload
+from specdec_cli.prompts import Language
+from specdec_cli.types import Candidates, Decider, Measured, Payload
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
-    from specdec_cli.labels.grounding import Grounding
+class MeasuredSound(Protocol):
+    """The figures of a clip, and the tokens that they ban."""
+
+    @property
+    def measured(self) -> Measured: ...
+
+    @property
+    def language(self) -> Language: ...
+
+    @property
+    def attributes(self) -> Collection[str]:
+        """Those whose classes they decide."""
+
+    @property
+    def lexicon_digest(self) -> str:
+        """Of the lexicon that says which words name which classes."""
+
+    def banned(self, text: Sequence[int], likeliest: Candidates) -> Collection[int]:
+        """Which of the likeliest tokens after `text` are banned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +49,7 @@ class RemoteClip:
     stop_ids: Collection[int]
     top_n: int = 0  # most likely tokens to list at each decided position
     synonyms: Synonyms = field(default_factory=dict)
-    sound: Grounding | None = None  # bans tokens; None: nothing does
+    sound: MeasuredSound | None = None  # bans tokens; None: nothing does
 
     def waveform_for(self, model: Remote) -> npt.NDArray[np.float32]:
         """The samples, mono [n]. Raises DecodingError if the prompt does not hold them."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+import torch
 
 from specdec_cli.errors import ScoresError
 from specdec_cli.types import LEAST_PROBABILITY, Candidates
-
-if TYPE_CHECKING:
-    import torch
 
 CANDIDATES: Final = 3  # most likely tokens that evidence names for each position
 _SEARCHED: Final = 8192  # vocabulary up to which the best scores are searched for directly
@@ -33,7 +32,7 @@ class Doubt(NamedTuple):
     class_entropy: float  # of the same distribution over groups of tokens; 0 without groups
 
 
-class Row(NamedTuple):
+class RowFigures(NamedTuple):
     """One row: the distribution of the next token."""
 
     id: int  # the most likely token, the first of equal ones
@@ -79,7 +78,7 @@ class TokenEvidence(NamedTuple):
     least_entropy: float | None = None  # lower bound if a server names only the top tokens: `entropy` is an upper bound
 
     @classmethod
-    def of(cls, row: Row) -> TokenEvidence:
+    def of(cls, row: RowFigures) -> TokenEvidence:
         """The evidence on the token that a row was asked about, which was read with its doubt."""
         assert row.doubt is not None  # as the caller has asked
         ps = [p for _, p in row.candidates[:2]]
@@ -102,8 +101,6 @@ class Groups:
     @classmethod
     def of(cls, groups: Mapping[int, int], vocab_size: int, device: torch.device | str = "cpu") -> Groups:
         """From token id -> number of its group; ids from `vocab_size` on are left out."""
-        import torch
-
         known = {id_: group for id_, group in groups.items() if id_ < vocab_size}
         member = torch.zeros(len(known), max(known.values(), default=-1) + 1)
         member[torch.arange(len(known)), torch.tensor(list(known.values()), dtype=torch.long)] = 1.0
@@ -111,8 +108,6 @@ class Groups:
 
     def entropies(self, probabilities: torch.Tensor) -> torch.Tensor:
         """Entropy between the groups, nats: probabilities [m, n] of `ids`, one row a distribution -> [m]."""
-        import torch
-
         summed = probabilities @ self.member
         rest = (1.0 - summed.sum(dim=-1, keepdim=True)).clamp(min=0.0)
         nats: torch.Tensor = torch.special.entr(torch.cat((summed, rest), dim=-1)).sum(dim=-1)
@@ -127,7 +122,7 @@ def read(
     spread: bool = False,
     doubt: bool = False,
     groups: Groups | None = None,
-) -> list[Row]:
+) -> list[RowFigures]:
     """The figures of rows of processed scores [m, vocab], or of parts of these, in one fetch.
 
     Args:
@@ -137,8 +132,6 @@ def read(
         spread, doubt: whether to compute them.
         groups: over which `Doubt.class_entropy` is; None: it is 0.
     """
-    import torch
-
     parts = _parts([scores] if isinstance(scores, torch.Tensor) else scores)
     asked = [None] * len(parts) if ids is None else torch.split(ids, [len(part) for part in parts])
     columns = [_columns(part, own, listed, spread, doubt, groups) for part, own in zip(parts, asked, strict=True)]
@@ -159,8 +152,6 @@ def reads_each_row(device: torch.device, vocab_size: int) -> bool:
 
 def _parts(scores: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Scores [m, vocab] in the parts for which figures are computed at a time."""
-    import torch
-
     if reads_each_row(scores[0].device, scores[0].shape[-1]):
         return [row for part in scores for row in torch.split(part, 1)]
     return [scores[0] if len(scores) == 1 else torch.cat([*scores])]
@@ -170,8 +161,6 @@ def _columns(
     scores: torch.Tensor, ids: torch.Tensor | None, listed: int, spread: bool, doubt: bool, groups: Groups | None
 ) -> torch.Tensor:
     """What `read` fetches of rows [m, vocab], as float32 [m, figures]; `_row` takes it apart."""
-    import torch
-
     best, values, others = ranked(scores, max(listed, 2))
     top = values[:, :1]
     asked = (best if ids is None else ids)[:, None]
@@ -189,7 +178,7 @@ def _columns(
     return torch.cat([*columns, values, others], dim=-1)
 
 
-def _row(figures: list[float], spread: bool, doubt: bool) -> Row:
+def _row(figures: list[float], spread: bool, doubt: bool) -> RowFigures:
     id_, asked, score, log_sum, *rest = figures
     doubts = Doubt(*rest[:2]) if doubt else None
     found_spread = rest[2 * doubt] if spread else None
@@ -198,7 +187,7 @@ def _row(figures: list[float], spread: bool, doubt: bool) -> Row:
     possible = zip(tokens, values, strict=True) if math.isfinite(values[0]) else ()
     candidates = tuple((int(token), math.exp(value - log_sum)) for token, value in possible if value > -math.inf)
     gap = values[0] - values[1] if len(values) > 1 else math.inf
-    return Row(int(id_), values[0], int(asked), score, log_sum, candidates, gap, found_spread, doubts)
+    return RowFigures(int(id_), values[0], int(asked), score, log_sum, candidates, gap, found_spread, doubts)
 
 
 def _entropies(scores: torch.Tensor, top: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -239,8 +228,6 @@ def ranked(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor
     Returns the tokens int64 [m], the scores [m, count], best first, and their tokens int64 [m, count]. Of equal scores
     any may come first.
     """
-    import torch
-
     if scores.shape[-1] <= _SEARCHED or count > scores.shape[-1] // _WIDTH:
         return scores.argmax(dim=-1), *scores.topk(min(count, scores.shape[-1]), dim=-1)
     maxima = _maxima(scores)
@@ -254,8 +241,6 @@ def ranked(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor
 
 def _maxima(scores: torch.Tensor) -> torch.Tensor:
     """The best score of each strip of `_WIDTH` tokens, the last one being shorter or none: [m, strips]."""
-    import torch
-
     whole = scores.shape[-1] // _WIDTH * _WIDTH
     found: torch.Tensor = torch.unflatten(scores[:, :whole], -1, (-1, _WIDTH)).amax(dim=-1)
     if whole < scores.shape[-1]:

@@ -14,15 +14,13 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from specdec_cli.config.decoding_schema import DecodingConfig
+from specdec_cli.decoding.gate import GateState
 from specdec_cli.prompts import Language
 from specdec_cli.reading import description_end, fault_of
 from specdec_cli.types import FinishReason, Reason
-
-if TYPE_CHECKING:
-    from specdec_cli.decoding.gate import GateState
 
 # A full stop ends a sentence unless it stands in a number or an initialism ("3.5", "e.g."); the ideographic ones
 # always do. Runs ("?!", "……") and closing quotes count once, with the sentence they close.

@@ -13,7 +13,7 @@ from specdec_cli.config.decoding_schema import AcceptanceRules
 from specdec_cli.decoding.accept import Synonyms, accept_block, speculative_sampling
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.next_scores import NextScores
-from specdec_cli.decoding.rows import Row, named
+from specdec_cli.decoding.rows import RowFigures, named
 from specdec_cli.decoding.scores import draw, generator_for, placed
 from specdec_cli.models.selftest import tie_tolerance
 from specdec_cli.models.session import Session
@@ -100,13 +100,13 @@ class LocalVerifier:
     def close(self) -> None:
         """Nothing runs between two calls."""
 
-    def _rows(self, scores: torch.Tensor, drafted: Sequence[int]) -> list[Row]:
+    def _rows(self, scores: torch.Tensor, drafted: Sequence[int]) -> list[RowFigures]:
         """The figures of rows [m + 1, vocab], each but the last asked about a drafted token."""
         listed = max(self.top_n, self.rules.rank) if self._rule == "rank" else self.top_n
         asked = placed([*drafted, 0], scores.device) if drafted else None
         return self.scores.figures(scores, listed, ids=asked, spread=True, doubt=self._rule == "typical")
 
-    def _own(self, scores: torch.Tensor, row: Row, draws: torch.Generator) -> int:
+    def _own(self, scores: torch.Tensor, row: RowFigures, draws: torch.Generator) -> int:
         """The cloud's own token by its processed scores [vocab]: the most likely one, or one that is drawn."""
         if not self.scores.pipeline.settings.sampling:
             return row.id

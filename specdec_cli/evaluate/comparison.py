@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from specdec_cli.evaluate.calibration import advice
 from specdec_cli.evaluate.costs import costs, measurements
@@ -13,15 +13,12 @@ from specdec_cli.evaluate.pairing import PairedClip, pair
 from specdec_cli.evaluate.quality import by_group, gaps, quality, scores
 from specdec_cli.evaluate.result import ClipComparison, Comparison
 from specdec_cli.evaluate.text_scores import describe, in_another_language
-from specdec_cli.labels.references import counted
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.references import Reference, References, counted
 from specdec_cli.prompts import Language
 from specdec_cli.stats import LEVEL, Resampler
 from specdec_cli.transcript.records import Models, Transcript
 from specdec_cli.types import Mode
-
-if TYPE_CHECKING:
-    from specdec_cli.labels import Lexicon
-    from specdec_cli.labels.references import Reference, References
 
 SAID: Final = (
     "The references' texts are what was said, not descriptions of how, so BLEU, chrF and ROUGE-L are left out "

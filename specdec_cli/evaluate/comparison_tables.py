@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from specdec_cli import format as written
 from specdec_cli import times
 from specdec_cli.evaluate.modes import richest
 from specdec_cli.evaluate.result import Comparison, Figure
 from specdec_cli.figure_tables import Cell, FigureRow, FigureTable, measured
+from specdec_cli.labels import Lexicon
 from specdec_cli.types import COSTS
-
-if TYPE_CHECKING:
-    from specdec_cli.labels import Lexicon
-    from specdec_cli.tune.outcomes import Tuning
 
 Written = Callable[[Any], str]
 
@@ -218,11 +215,9 @@ def worst_confusions(comparison: Comparison) -> str | None:
     return f"{mode.capitalize()}'s commonest errors: {', '.join(words)}."
 
 
-def about_references(found: Comparison | Tuning) -> str | None:
+def about_references(columns: Mapping[str, str] | None) -> str | None:
     """From which columns the references were read, in words; None without references."""
-    read = [
-        name if name == column else f"{name} from {column}" for name, column in (found.reference_columns or {}).items()
-    ]
+    read = [name if name == column else f"{name} from {column}" for name, column in (columns or {}).items()]
     return f"references: {', '.join(read)}" if read else None
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from specdec_cli.evaluate.gap import Spent
 from specdec_cli.evaluate.pairing import PairedClip
 from specdec_cli.evaluate.result import Figure, ModeFigures
-from specdec_cli.stats import Interval, Resampler, Statistic, Values, mean, middle, quotient, ratio, total
+from specdec_cli.stats import Resampler, Statistic, Values, mean, middle, quotient, ratio, total
 from specdec_cli.transcript.records import Totals, Transcript
-from specdec_cli.types import Mode
+from specdec_cli.types import Interval, Mode
 
 Columns = dict[str, Values]
 """One mode's measurements by name, [clips] each, NaN where not measured."""

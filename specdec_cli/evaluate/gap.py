@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from specdec_cli.stats import Figures, Interval, Resampler, Statistic, difference, mean, quotient
-from specdec_cli.types import Cost
+from specdec_cli.stats import Figures, Resampler, Statistic, difference, mean, quotient
+from specdec_cli.types import Cost, Interval
 
 _ROUNDING: Final = 1e-9  # differences of shares below this are none
 Spent = Mapping[Cost, Statistic]

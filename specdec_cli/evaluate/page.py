@@ -69,7 +69,7 @@ def render(comparison: Comparison, transcripts: Iterable[Transcript], lexicon: L
         meanings=tables.meanings,
         confusions=tables.confusions(comparison, lexicon),
         worst_confusions=tables.worst_confusions(comparison),
-        about_references=tables.about_references(comparison),
+        about_references=tables.about_references(comparison.reference_columns),
         panels=panels(comparison),
         height=HEIGHT,
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +25,10 @@ from specdec_cli.evaluate.result import (
     ModeQuality,
 )
 from specdec_cli.evaluate.text_scores import clip_chrf, text_scores
+from specdec_cli.labels import Lexicon
 from specdec_cli.prompts import Language
 from specdec_cli.stats import Resampler, Statistic, Values, average, mean
 from specdec_cli.types import Mode
-
-if TYPE_CHECKING:
-    from specdec_cli.labels import Lexicon
 
 Clips = Sequence[ClipComparison]
 Mask = npt.NDArray[np.bool_]

@@ -13,9 +13,9 @@ from pydantic import Field
 
 from specdec_cli.evaluate.gap import GapClosed
 from specdec_cli.evaluate.text_scores import TextQuality
-from specdec_cli.stats import Figures, Interval
+from specdec_cli.stats import Figures
 from specdec_cli.transcript.records import Models, Text
-from specdec_cli.types import Flag, Mode
+from specdec_cli.types import Flag, Interval, Mode
 
 Basis = Literal["references", "cloud"]
 """What a quality figure is measured against: what people wrote, or the captions of the cloud alone."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import zip_longest
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from unicodedata import normalize
 
 import numpy as np
@@ -16,12 +16,10 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from specdec_cli.format import count
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.references import Reference
 from specdec_cli.prompts import Language
 from specdec_cli.stats import Figures, Values
-
-if TYPE_CHECKING:
-    from specdec_cli.labels import Lexicon
-    from specdec_cli.labels.references import Reference
 
 _TOKENIZERS: Final[dict[Language, str]] = {"zh": "zh", "en": "13a"}  # of sacrebleu; zh: characters
 _WORDS: Final[dict[Language, re.Pattern[str]]] = {"zh": re.compile(r"[a-z0-9]+|[^\W_]"), "en": re.compile(r"[a-z0-9]+")}

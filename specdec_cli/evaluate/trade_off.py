@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 
 from specdec_cli.evaluate.result import Comparison, ModeQuality
 from specdec_cli.format import percent, share, with_ends
-from specdec_cli.stats import Interval
-from specdec_cli.types import Mode
+from specdec_cli.types import Interval, Mode
 
 HEIGHT: Final = 280  # of a picture, CSS pixels; its width is that of the page
 _TICKS: Final = 6  # at most

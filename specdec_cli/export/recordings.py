@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from specdec_cli.errors import ConfigError, WrongFileError
 from specdec_cli.inputs.find import common_folder, relative_name
@@ -17,11 +17,8 @@ from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.labels import Lexicon
 from specdec_cli.text import one_line
 from specdec_cli.transcript.lines import Line, latest, stored_lines
+from specdec_cli.transcript.records import TranscriptHead
 from specdec_cli.written import digest
-
-if TYPE_CHECKING:
-    from specdec_cli.transcript.records import TranscriptHead
-
 
 _KINDS: Final = ("speaker", "text", "channel", "label", "emotions", "measured", "needs", "flags", "agrees", "score")
 _LAST_S: Final = 253_402_300_799.0  # the end of the year 9999, after which there are no dates

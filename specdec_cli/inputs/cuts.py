@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from specdec_cli.audio.samples import Cut
+from specdec_cli.config.schema import AudioConfig
 from specdec_cli.errors import CutsError, ReferencesError
 from specdec_cli.inputs.entries import Columns, Entry, channel_from_1
 from specdec_cli.inputs.moments import moment, required_moment, span
@@ -20,9 +21,6 @@ from specdec_cli.inputs.text_files import decoded, ending, read_text
 from specdec_cli.text import plain, show
 from specdec_cli.times import MOST_S
 from specdec_cli.written import digest
-
-if TYPE_CHECKING:
-    from specdec_cli.config.schema import AudioConfig
 
 _NOT_GIVEN: Final = ["<NA>", "<NA>"]
 _NO_NAMES: Final = frozenset({"<NA>", "unknown"})

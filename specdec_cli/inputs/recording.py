@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from specdec_cli.audio.paths import opened
 from specdec_cli.audio.paths import sha256 as digest_of
+from specdec_cli.config import Config
 from specdec_cli.errors import AudioContentError, AudioError, SpecdecError
 from specdec_cli.prompts import Language
-
-if TYPE_CHECKING:
-    from specdec_cli.config import Config
 
 
 class Key(NamedTuple):

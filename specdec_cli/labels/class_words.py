@@ -12,17 +12,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from specdec_cli.labels.extraction import Ending
 from specdec_cli.labels.lexicon import Lexicon
 from specdec_cli.labels.probabilities import Decode
 from specdec_cli.labels.units import ENDS, GAP, units
 from specdec_cli.labels.vocabulary import Meaning, Steps
+from specdec_cli.models.processor import Processor
 from specdec_cli.prompts import Language
-
-if TYPE_CHECKING:
-    from specdec_cli.models.processor import Processor
 
 Words = Mapping[str, Mapping[str, str]]
 """Language -> attribute -> the words with which a model of fixed wording names its classes, and nothing else."""

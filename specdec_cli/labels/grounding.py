@@ -52,6 +52,15 @@ class Grounding:
         """The figures of the sound."""
         return self.measure() if self._begun is None else self._begun.result()
 
+    @property
+    def attributes(self) -> frozenset[str]:
+        """Those whose classes the sound decides."""
+        return frozenset() if self.words is None else self.words.attributes
+
+    @property
+    def lexicon_digest(self) -> str:
+        return self.lexicon.digest
+
     def labels(self, caption: str) -> dict[str, str | None]:
         """The class that a caption names for every attribute; see `Lexicon.labels`."""
         if caption not in self._labels:

@@ -22,12 +22,12 @@ import transformers
 from packaging.version import Version
 from transformers.processing_utils import ProcessorMixin
 
-from specdec_cli.models.processor import PLACEHOLDERS
-
 Samples: TypeAlias = npt.NDArray[np.float32]
 Inputs: TypeAlias = tuple[Sequence[int], Mapping[str, torch.Tensor]]
 """Token ids of a prompt, and the clip's tensors by the names of arguments of the module's forward."""
 
+PLACEHOLDERS: Final = ("audio_token_id", "audio_token_index", "image_token_id", "video_token_id")
+"""Names in config.json of ids that stand for audio, image or video; those of audio first."""
 CACHE: Final = "cache" if Version(transformers.__version__) >= Version("5.24") else "past_key_values"
 """The name of the cache among the arguments of a module's forward."""
 _MARK: Final = "<audio>"  # stands for a clip where the text of a prompt alone is made

@@ -7,13 +7,13 @@ import json
 import logging
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import psutil
 import torch
@@ -36,11 +36,9 @@ from specdec_cli.models.int4 import PackedLinear, empty_packed
 from specdec_cli.models.processor import Processor
 from specdec_cli.models.quantizer import Int4Config
 from specdec_cli.models.selftest import self_test
+from specdec_cli.types import Tell
 
 _log = logging.getLogger(__name__)
-
-Tell: TypeAlias = Callable[[str], None]
-"""Called with a sentence before something that takes minutes."""
 
 LOCAL_ONLY: Final = {
     "local_files_only": True,

@@ -6,27 +6,22 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from transformers import GenerationConfig
 
 from specdec_cli.config.decoding_schema import ScoringConfig
 from specdec_cli.config.settings import check_value
 from specdec_cli.errors import AudioContentError, CheckpointError, TokenizerMismatchError, first_line
+from specdec_cli.models.families import Family
 from specdec_cli.types import NOTHING_DONE
-
-if TYPE_CHECKING:
-    import torch
-    from transformers import GenerationConfig
-
-    from specdec_cli.models.families import Family
 
 _OTHER_NAMES: Final = {"no_repeat_ngram": "no_repeat_ngram_size"}  # setting -> its name in generation_config.json
 GENERATION_NAMES: Final = tuple(_OTHER_NAMES.get(name, name) for name in NOTHING_DONE)
 """The names in generation_config.json of the settings in `NOTHING_DONE`, in its order."""
-PLACEHOLDERS: Final = ("audio_token_id", "audio_token_index", "image_token_id", "video_token_id")
-"""Names in config.json of ids that stand for audio, image or video; those of audio first."""
 _CHAT_END = "<|im_end|>"  # ends a turn in the chat templates of many families
 _NEARLY_ALL: Final = 0.99  # of the words of the smaller of two tables
 _NAMED: Final = 3  # ids in a message

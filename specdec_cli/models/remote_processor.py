@@ -13,8 +13,9 @@ from transformers import AutoTokenizer, GenerationConfig
 
 from specdec_cli.config import ModelConfig
 from specdec_cli.errors import CheckpointError
+from specdec_cli.models.families import PLACEHOLDERS
 from specdec_cli.models.loading import LOCAL_ONLY, TOKENIZERS, checkpoint_errors, is_local, snapshot
-from specdec_cli.models.processor import PLACEHOLDERS, Processor, Prompt, eos_ids_of
+from specdec_cli.models.processor import Processor, Prompt, eos_ids_of
 
 _UNNAMED: Final = {"moss_audio": {"audio_token_id": 151_654}}
 """`model_type` -> ids that stand in its code, not in its files: in MOSS-Audio `<|vision_pad|>` of Qwen3's table."""

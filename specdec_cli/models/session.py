@@ -6,22 +6,28 @@ import math
 import time
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import torch
+from transformers.cache_utils import Cache
 
 from specdec_cli.errors import CheckpointError, ContextError
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Prompt
 from specdec_cli.types import ModelWork
-
-if TYPE_CHECKING:
-    from transformers.cache_utils import Cache
-
-    from specdec_cli.models.audio_lm import AudioLM
-    from specdec_cli.models.engine import Engine
-    from specdec_cli.models.processor import Prompt
 
 UNREAD: Final = -1
 """Stands in a text for a token whose id only the device knows."""
+
+
+class JointForwards(Protocol):
+    """Makes the forwards of several clips together; see `models.engine`."""
+
+    def register(self, session: Session) -> None:
+        """Notes a session of this thread's clip."""
+
+    def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
+        """See `Session.logits`; blocks until the scores are there."""
 
 
 class Session:
@@ -41,7 +47,7 @@ class Session:
         prompt: Prompt,
         capacity: int,
         vocab_size: int | None = None,
-        engine: Engine | None = None,
+        engine: JointForwards | None = None,
     ) -> None:
         context = model.processor.context
         if len(prompt.ids) + capacity > context:

@@ -5,24 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
+from specdec_cli.config import Config
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.errors import SpecdecError
+from specdec_cli.inputs.recording import InputFile
 from specdec_cli.journal import Change
 from specdec_cli.transcript.recorder import error_transcript
 from specdec_cli.transcript.records import ModelInfo, Models, Transcript, TranscriptHead
 from specdec_cli.types import TOKEN_GATES, Mode
 
-if TYPE_CHECKING:
-    from specdec_cli.config import Config
-    from specdec_cli.inputs.recording import InputFile
-    from specdec_cli.labels.lexicon import Lexicon
-
 SUGGESTED: Final = "suggested"  # recorded setting: what the checkpoints add to settings that were left open
 _MODEL: Final = tuple(ModelInfo.model_fields)
 # the prompt includes the style, suggestions are known only once checkpoints are loaded, and guesses change no text
 _NOT_COMPARED: Final = frozenset({"style", SUGGESTED, "guess_tokens", "fallback"})
+
+
+class SoundRules(Protocol):
+    """What the sound bans by: a lexicon."""
+
+    @property
+    def digest(self) -> str: ...
+
+    def limited(self, asked: Sequence[str] | None) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,7 @@ class Terms:
     mode: Mode | None = None  # None: not compared
 
     @classmethod
-    def of(cls, config: Config, lexicon: Lexicon) -> Terms:
+    def of(cls, config: Config, lexicon: SoundRules) -> Terms:
         """The terms of a run with `config`; `lexicon` and errors as in `recorded_settings`."""
         edge = config.edge.model if config.edge is not None and "edge" in config.models else None
         cloud = config.cloud.label if config.cloud is not None and "cloud" in config.models else None
@@ -61,7 +67,7 @@ class Terms:
         yield from differing(head.settings, self.settings, but=_NOT_COMPARED)
 
 
-def recorded_settings(config: Config, lexicon: Lexicon | None = None) -> dict[str, object]:
+def recorded_settings(config: Config, lexicon: SoundRules | None = None) -> dict[str, object]:
     """Every setting that shapes a caption; `lexicon` says what the sound bans, None: that is left out.
 
     Raises ConfigError if it has no limits for an attribute in `decoding.sound`.
@@ -92,7 +98,7 @@ def recorded_settings(config: Config, lexicon: Lexicon | None = None) -> dict[st
     }
 
 
-def sound_settings(config: Config, lexicon: Lexicon) -> dict[str, object]:
+def sound_settings(config: Config, lexicon: SoundRules) -> dict[str, object]:
     """The attributes whose classes the sound decides, and the digest of the lexicon by which it does."""
     sound = lexicon.limited(config.decoding.sound)
     return {"sound": list(sound) or None, "lexicon": lexicon.digest if sound else None}

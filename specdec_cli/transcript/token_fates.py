@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
+from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.round import Round
 from specdec_cli.types import LOW_IS_UNSURE, Source
-
-if TYPE_CHECKING:
-    from specdec_cli.transcript import Transcript
 
 Fate = Source | Literal["rejected", "cut"]
 """The fate of a token: the source of a committed token, or one of two more.

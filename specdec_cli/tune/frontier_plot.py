@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from specdec_cli.picture import COLOURS, INK, LINE, MUTED, picture
-from specdec_cli.types import COSTS, Cost
+from specdec_cli.types import COSTS, Cost, Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from specdec_cli.stats import Interval
     from specdec_cli.tune.outcomes import TunedPoint
 
 _SIGNS: Final = "osD^vP*X"

@@ -18,11 +18,11 @@ from specdec_cli.evaluate.text_scores import clip_chrf, describe
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import Reference
 from specdec_cli.prompts import Language
-from specdec_cli.stats import Figures, Interval, Resampler, Values, mean
+from specdec_cli.stats import Figures, Resampler, Values, mean
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.tune.recording import Trace
 from specdec_cli.tune.replay import Candidate
-from specdec_cli.types import COSTS, Cost
+from specdec_cli.types import COSTS, Cost, Interval
 
 Measure = Literal["labels", "texts", "agreement"]
 

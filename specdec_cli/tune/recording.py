@@ -21,13 +21,13 @@ from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.decoding.prefill import CloudPrefill
-from specdec_cli.decoding.rows import CANDIDATES, Groups, Row, TokenEvidence
+from specdec_cli.decoding.remote import MeasuredSound
+from specdec_cli.decoding.rows import CANDIDATES, Groups, RowFigures, TokenEvidence
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import AudioContentError, TranscriptError, WrongFileError, as_specdec_error
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.journal import Change, Journal, StoredLine, Watch
-from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.processor import Prompt
 from specdec_cli.stats import Figures
 from specdec_cli.targets import RECORDINGS
@@ -107,7 +107,7 @@ def record_tracks(
     edge_prompt: Prompt | None,
     cloud_prompt: Callable[[], Prompt] | None,
     groups: Groups,
-    sound: Grounding | None = None,
+    sound: MeasuredSound | None = None,
 ) -> tuple[Track, Track]:
     """The edge's and the cloud's text of a clip, each scored by both models at every position.
 
@@ -143,7 +143,7 @@ def _track(text: Sequence[int], edge: LocalDrafter, cloud: LocalVerifier, groups
     return Track(ids=tuple(text), edge=tuple(evidence), target=tuple(target))
 
 
-def _rows(text: Sequence[int], scores: NextScores, groups: Groups | None) -> list[Row]:
+def _rows(text: Sequence[int], scores: NextScores, groups: Groups | None) -> list[RowFigures]:
     rows = scores.figures(scores.after(text[:-1], len(text), guesses=False), CANDIDATES, doubt=True, groups=groups)
     scores.require_finite(rows)
     return rows

@@ -16,12 +16,12 @@ from specdec_cli.evaluate.text_scores import in_another_language
 from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import Reference, counted
-from specdec_cli.stats import Interval
 from specdec_cli.tune.choosing import best_of, worth_running
 from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome, Tuning, confirmed, swept
 from specdec_cli.tune.recording import StoredRecordings, Trace
 from specdec_cli.tune.replay import Candidate, candidates
 from specdec_cli.tune.tuning_plan import TuningPlan, groups_of, require_clips, split
+from specdec_cli.types import Interval
 
 
 def tune(

@@ -5,7 +5,8 @@ import numpy.typing as npt
 import pytest
 
 from specdec_cli.evaluate.gap import measure_gap
-from specdec_cli.stats import Interval, Resampler, mean, ratio
+from specdec_cli.stats import Resampler, mean, ratio
+from specdec_cli.types import Interval
 
 NAN = float("nan")
 

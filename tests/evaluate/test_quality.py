@@ -18,9 +18,8 @@ from specdec_cli.evaluate.result import Comparison, Figure
 from specdec_cli.evaluate.text_scores import TextQuality
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
-from specdec_cli.stats import Interval
 from specdec_cli.transcript.records import Transcript
-from specdec_cli.types import COSTS, Mode
+from specdec_cli.types import COSTS, Interval, Mode
 from tests.console.screens import Screen
 from tests.evaluate.fabricate import made, quality_of
 

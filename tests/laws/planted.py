@@ -11,7 +11,7 @@ from transformers.cache_utils import Cache
 
 from specdec_cli.decoding.guesses import GuessTable
 from specdec_cli.decoding.next_scores import NextScores
-from specdec_cli.decoding.rows import Row
+from specdec_cli.decoding.rows import RowFigures
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.slots import LayerMemory, Slots
 
@@ -44,7 +44,7 @@ def misplaced_guess(by: int) -> Iterator[None]:
     """Takes the row of a token that was guessed from a place that is off by so many."""
     after, row = NextScores.after, NextScores.row
 
-    def wrong_row(scores: NextScores, text: Sequence[int]) -> Row:
+    def wrong_row(scores: NextScores, text: Sequence[int]) -> RowFigures:
         found, at = row(scores, text), len(text) - scores._start + by
         return scores._read[at] if 0 < at < len(scores._rows) else found
 

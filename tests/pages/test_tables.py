@@ -5,7 +5,7 @@ import pytest
 from specdec_cli import format as figures
 from specdec_cli import times
 from specdec_cli.figure_tables import Cell, measured
-from specdec_cli.stats import Interval
+from specdec_cli.types import Interval
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from specdec_cli.stats import Interval
 from specdec_cli.tune.frontier_plot import frontier
-from specdec_cli.types import Cost
+from specdec_cli.types import Cost, Interval
 
 SVG = "{http://www.w3.org/2000/svg}"
 
