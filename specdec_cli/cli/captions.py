@@ -49,7 +49,8 @@ def asked_by(command: Recordings, output: Path | None, *, may_be_sound: bool = T
         require_stdout()
     resolved = command.resolved()
     reads = [*(command.paths or ()), command.manifest, command.lexicon, *resolved.reads]
-    outputs = Outputs.of(output, command.exports, Targets(reads, overwrite=command.overwrite))
+    targets = Targets(reads, overwrite=command.overwrite)
+    outputs = Outputs.of(output, command.exports, targets, command.export_dir)
     transcripts = outputs.transcripts
     if command.retry_failed and (command.overwrite or transcripts is None or not transcripts.is_file()):
         hint = "Name the --output of the earlier run, without --overwrite."

@@ -329,6 +329,7 @@ class RecordingOptions(CuttingOptions):
     retry_failed: Annotated[bool, of_input("--retry-failed", help=_RETRY)] = False
     overwrite: Overwrite = False
     exports: Annotated[Text, of_output("--export", metavar="FORMAT,FORMAT", help=_EXPORT)] = None
+    export_dir: Annotated[Path_, of_output("--export-dir", metavar="FOLDER", help="Folder of --export.")] = None
 
 
 _JSONL: Final = "Transcripts that caption, batch, listen or compare wrote with --output."

@@ -48,20 +48,24 @@ class Outputs:
     Attributes:
         transcripts: the file that is appended to and resumed; None: nothing is kept.
         file: the export that --output names, in place of the transcripts beside it; None: it names these.
-        formats: those of --export, whose files go to `folder`.
+        formats: those of --export.
+        folder: where the files of `formats` go.
     """
 
     transcripts: Path | None
     file: Path | None
     formats: Sequence[ExportFormat]
+    folder: Path | None
     targets: Targets
 
     @classmethod
-    def of(cls, output: Path | None, exports: str | None, targets: Targets) -> Outputs:
-        """What --output and --export ask for.
+    def of(cls, output: Path | None, exports: str | None, targets: Targets, folder: Path | None = None) -> Outputs:
+        """What --output, --export and --export-dir (`folder`) ask for.
 
         Raises ConfigError if an ending or a format is unknown, or nothing is to be exported; else as `Targets.refuse`.
         """
+        if exports is None and folder is not None:
+            raise ConfigError("--export-dir needs --export, which is not given.", hint="E.g. --export textgrid")
         if output is None and exports is not None:
             hint = "Name one: --output FILE.jsonl. One file of one format needs no --export: --output FILE.srt"
             raise ConfigError("--export reads transcripts, and --output names none.", hint=hint)
@@ -74,15 +78,10 @@ class Outputs:
             targets.require(output)
         transcripts = output if form is None or output is None else output.with_suffix(".jsonl")
         targets.refuse("--output", transcripts, TRANSCRIPTS)
-        found = cls(transcripts, None if form is None else output, formats, targets)
-        if formats and found.folder is not None and found.folder.exists() and not found.folder.is_dir():
-            raise ConfigError(f"--export: {found.folder} is not a folder.", hint="Name other transcripts.")
-        return found
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of --export."""
-        return None if self.transcripts is None else folder_of(self.transcripts)
+        folder = None if transcripts is None else folder_of(transcripts, folder, "--export-dir")
+        if formats and folder is not None and folder.exists() and not folder.is_dir():
+            raise ConfigError(f"--export: {folder} is not a folder.", hint="Name one: --export-dir FOLDER")
+        return cls(transcripts, None if form is None else output, formats, folder, targets)
 
     @property
     def named(self) -> Path | None:

@@ -222,7 +222,8 @@ def test_names_in_gbk_are_captioned_copied_and_retried(run, tmp_path):
     assert run(".", "--export", "csv,srt").code == 0
     (text,) = OUTPUT.read_text("utf-8").splitlines()
     assert os.fsencode(json.loads(text)["file"]) == b"./" + name
-    assert "0 captioned  1 done before" in run(".", "--export", "csv").err
+    assert "0 captioned  1 done before" in run(".", "--export", "csv", "--export-dir", "tables").err
+    assert Path("tables/out.csv").is_file()
     whole = break_file(path)
     assert run(".").code == 1
     path.write_bytes(whole)

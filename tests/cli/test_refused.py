@@ -65,6 +65,7 @@ OUTPUTS: list[Row] = [
     ("batch --manifest m.jsonl -o m.jsonl --overwrite", "is one of the files that are read"),
     ("batch --manifest own.jsonl -o own.jsonl --overwrite", "is one of the files that are read"),
     ("caption a.wav --export srt", "--export reads transcripts"),
+    ("caption a.wav -o a.jsonl --export-dir tables", "--export-dir needs --export"),
     ("listen --set audio.segment=5", "audio.segment has no effect"),
     ("tune many --gate random", "random is the control"),
     ("compare none.wav --references other.tsv", "none.wav does not exist"),
