@@ -298,7 +298,12 @@ class RunOptions(PromptOptions, SettingsOptions, GateOptions, ModeOptions, Model
 
 @dataclass(frozen=True, kw_only=True)
 class CaptioningOptions(DisplayOptions, LexiconOptions, RunOptions):
-    """The options of `caption`, `batch` and `listen`."""
+    """The options of `caption`, `batch` and `listen`.
+
+    `labels` asks for classes and figures, which every transcript has: scripts name it.
+    """
+
+    labels: Annotated[bool, of_captions("--labels", hidden=True)] = False
 
 
 FORMATS: Final = ", ".join(get_args(ExportFormat))

@@ -45,7 +45,7 @@ def test_lines_that_an_earlier_version_made_without_classes_and_figures_are_resu
     for name in ("labels", "emotions", "scores", "needs_review", "measured", "agrees"):
         lines[0].pop(name, None)
     Path("out.jsonl").write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines), "utf-8")
-    outcome = specdec("batch", *recordings, "-o", "out.jsonl", "-q", "--export", "csv")
+    outcome = specdec("batch", *recordings, "-o", "out.jsonl", "-q", "--labels", "--export", "csv")
     assert outcome.code == 0, outcome.err
     with Path("out-export/out.csv").open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
