@@ -93,7 +93,7 @@ def volume(size: float | None) -> str:
     return f"{size:.0f} B" if size < 1000 else f"{size / 1e3:.1f} kB"
 
 
-_WRITTEN: Final[dict[str, str]] = {
+WRITTEN: Final[dict[str, str]] = {
     "f0_median_hz": "F0 {:.1f} Hz",
     "f0_range_st": "range {:.2f} st",
     "level_dbfs": "level {:.1f} dBFS",
@@ -106,14 +106,14 @@ _WRITTEN: Final[dict[str, str]] = {
 
 def measured(figures: Measured) -> list[str]:
     """What was measured, each with its unit: `F0 158.3 Hz`, `range 6.21 st`; `unvoiced` in place of an F0."""
-    found = {name: getattr(figures, name) for name in _WRITTEN}
+    found = {name: getattr(figures, name) for name in WRITTEN}
     voiced = [] if figures.f0_median_hz is not None else ["unvoiced"]
-    return voiced + [form.format(found[name]) for name, form in _WRITTEN.items() if found[name] is not None]
+    return voiced + [form.format(found[name]) for name, form in WRITTEN.items() if found[name] is not None]
 
 
 def claimed(claim: Claim) -> str:
     """A class beside the figure that it is about: `low pitch · 119.2 Hz`."""
-    form = _WRITTEN[claim.figure]
+    form = WRITTEN[claim.figure]
     return f"{claim.class_} {claim.attribute} · {form[form.index('{') :].format(claim.value)}"
 
 

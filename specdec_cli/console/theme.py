@@ -1,4 +1,4 @@
-"""Signs and styles of the display: every distinction is made by a sign first and by colour second.
+"""Styles and signs of the display: every distinction is made by a sign first and by colour second.
 
 The styles use the terminal's own sixteen colours, so they follow its light or dark theme.
 """
@@ -9,18 +9,16 @@ from typing import Final
 
 from specdec_cli.transcript.token_fates import Fate
 
-_FATES: Final[dict[Fate, tuple[str, str]]] = {
-    "edge": ("", ""),
-    "accepted": ("✓", "green"),
-    "rejected": ("✗", "dim red strike"),
-    "cut": ("-", "dim strike"),
-    "corrected": ("→", "bold magenta"),
-    "bonus": ("+", "bold cyan"),
-    "cloud": ("", "cyan"),
+STYLES: Final[dict[Fate, str]] = {
+    "edge": "",
+    "accepted": "green",
+    "rejected": "dim red strike",
+    "cut": "dim strike",
+    "corrected": "bold magenta",
+    "bonus": "bold cyan",
+    "cloud": "cyan",
 }
-"""Fate of a token -> the sign before a run of such tokens, and their style."""
-SIGNS: Final = {fate: sign for fate, (sign, _) in _FATES.items()}
-STYLES: Final = {fate: style for fate, (_, style) in _FATES.items()}
+"""Fate of a token -> its style; the signs are in `SIGNS`."""
 
 DIM: Final = "dim"
 STRONG: Final = "bold"

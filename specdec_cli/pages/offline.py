@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from specdec_cli.format import count, percent
+from specdec_cli.pages.words import script
 from specdec_cli.times import seconds
 
 
@@ -29,6 +30,11 @@ def asset(*names: str) -> str:
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 
+def module(*names: str) -> str:
+    """The module of a page: the words that its scripts show, and files of `assets/`, one after the other."""
+    return f"{script()}\n{asset(*names)}"
+
+
 def policy(script: str, style: str) -> str:
     """A Content-Security-Policy that allows the page's own script and style, by their hashes, and nothing else."""
     digests = (base64.b64encode(hashlib.sha256(source.encode()).digest()).decode() for source in (script, style))
@@ -44,6 +50,6 @@ def offline_page(template: str, styles: Sequence[str], scripts: Sequence[str], *
         scripts: files of `assets/`, joined in this order into one module.
         values: what the template inserts: `data` for the script, `audio` (number and base64 of each MP3), and its own.
     """
-    style, script = asset(*styles), asset(*scripts)
-    inserted = {"policy": policy(script, style), "style": Markup(style), "script": Markup(script), **values}
+    style, joined = asset(*styles), module(*scripts)
+    inserted = {"policy": policy(joined, style), "style": Markup(style), "script": Markup(joined), **values}
     return environment().get_template(template).render(inserted)

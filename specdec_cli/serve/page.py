@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from specdec_cli.errors import WrongFileError
 from specdec_cli.export.formats import text_of
-from specdec_cli.pages.offline import asset, environment, policy
+from specdec_cli.pages.offline import asset, environment, module, policy
 from specdec_cli.serve.bodies import Bodies
 from specdec_cli.serve.captions import Captions
 from specdec_cli.transcript.terms import recorded_settings
@@ -82,7 +82,7 @@ def _settings(captions: Captions) -> dict[str, object]:
 @cache
 def _page() -> tuple[str, int, dict[str, str]]:
     """Text, status and headers."""
-    style, script = asset("report.css", "review.css", "serve.css"), asset(*_SCRIPTS)
+    style, script = asset("report.css", "review.css", "serve.css"), module(*_SCRIPTS)
     text = environment().get_template("serve.html.j2").render(style=Markup(style), script=Markup(script))
     return (
         text,

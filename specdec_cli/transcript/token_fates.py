@@ -17,6 +17,17 @@ rejected: drafted, and replaced by the cloud's token; cut: drafted, and neither 
 earlier token was rejected or a stop rule ended the text.
 """
 
+SIGNS: Final[dict[Fate, str]] = {
+    "edge": "",
+    "accepted": "✓",
+    "rejected": "✗",
+    "cut": "-",
+    "corrected": "→",
+    "bonus": "+",
+    "cloud": "",
+}
+"""Fate of a token -> the sign before a run of such tokens, in the live view and on pages."""
+
 _UNITS: Final = {"entropy": "nats", "class-entropy": "nats", "logprob": "nats"}
 _SHOWN: Final = (
     *("draft_ids", "committed_ids", "committed_text", "escalated", "reason", "accepted", "max_entropy"),

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-import re
 from pathlib import Path
 from typing import get_args
 
@@ -11,7 +10,7 @@ import httpx
 import pytest
 
 from specdec_cli.labels import Lexicon
-from specdec_cli.pages.offline import asset
+from specdec_cli.pages.words import words
 from specdec_cli.transcript import Transcript
 from specdec_cli.types import Flag, GateName, Mode, Reason, Source
 from tests.pages.read_page import Page
@@ -145,11 +144,12 @@ def test_settings_are_those_in_force(served):
 
 
 def test_the_page_has_words_for_every_flag_reason_mode_and_fate():
-    words = asset("serve-result.js", "tokens.js")
-    fates = {*get_args(Source), "rejected", "cut"}
-    reasons = set(get_args(Reason)) - set(get_args(GateName))
-    for name in (*get_args(Flag), *reasons, *get_args(Mode), *Lexicon.load().attributes, *fates):
-        assert re.search(rf"\b{name}: ", words), name
-    for classes in Lexicon.load().attributes.values():
-        for class_ in classes:
-            assert re.search(rf"\b{class_}: ", words), class_
+    found, lexicon = words(), Lexicon.load()
+    assert found["fates"].keys() == {*get_args(Source), "rejected", "cut"}
+    assert found["reasons"].keys() == set(get_args(Reason)) - set(get_args(GateName))
+    assert found["flags"].keys() == set(get_args(Flag))
+    assert found["modes"].keys() == set(get_args(Mode))
+    assert found["names"].keys() >= set(lexicon.attributes).union(*lexicon.attributes.values())
+    assert found["figures"].keys() == set(lexicon.measured)
+    assert found["figures"]["rate"] == ["rate_per_s", 2, 1, " syllables/s", " 音节/秒"]
+    assert found["figures"]["pauses"] == ["pause_share", 1, 100, "%", "%"]

@@ -1,42 +1,6 @@
 // A run as it is written: blocks with the fate of each token, the pieces over time, classes and figures.
 
-const MEANINGS = {
-  edge: "端侧草拟，未经核对", accepted: "端侧草拟，云端接受", rejected: "端侧草拟，云端否决", cut: "未被核对：位于被否决的词之后，或在停止规则之后",
-  corrected: "云端的更正", bonus: "云端的附加词", cloud: "由云端单独生成",
-};
-const CHINESE = {
-  voice: "声音", rate: "语速", pitch: "音高", range: "语调起伏", volume: "音量", pauses: "停顿", timbre: "音色", emotion: "情绪",
-  male: "男声", female: "女声", slow: "慢", moderate: "适中", fast: "快", low: "低", medium: "中", high: "高", flat: "平稳", lively: "丰富",
-  soft: "轻", normal: "正常", loud: "响", few: "少", many: "多", mellow: "柔和", balanced: "均衡", bright: "明亮", neutral: "中性",
-  happy: "高兴", sad: "悲伤", angry: "愤怒", fearful: "恐惧", disgusted: "厌恶", surprised: "惊讶",
-};
-const MODES = {
-  hybrid: ["The edge drafts, and the gate decides which blocks the cloud verifies.", "端侧草拟，由门控决定哪些块交给云端核对。"],
-  lossless: ["The cloud verifies every block: the text is the cloud's own.", "每一块都由云端核对：文字与云端独自生成的相同。"],
-  edge: ["The edge writes alone.", "由端侧独自生成。"],
-  cloud: ["The cloud writes alone.", "由云端独自生成。"],
-};
-const FLAGS = {
-  refusal: ["The model refuses to describe the voice.", "模型拒绝描述。"],
-  language: ["The caption is not in the language asked for.", "描述不是所选的语言。"],
-  no_description: ["The text describes no voice.", "文字没有描述声音。"],
-  contradicts: ["The caption names a class that the sound contradicts.", "描述中有一项与测得的声音不符。"],
-  no_speech: ["No speech was found: the caption may be invented.", "没有检测到说话声：描述可能是编造的。"],
-};
-const REASONS = {
-  loop: ["verified: it loops", "核对原因：重复"],
-  refusal: ["verified: it refuses", "核对原因：拒绝描述"],
-  language: ["verified: another language", "核对原因：语言不符"],
-  sound: ["verified: the sound contradicts it", "核对原因：与声音不符"],
-};
-const FIGURES = {
-  rate: ["rate_per_s", (value) => `${value.toFixed(2)} ${say("syllables/s", "音节/秒")}`],
-  pitch: ["f0_median_hz", (value) => `${value.toFixed(1)} Hz`],
-  range: ["f0_range_st", (value) => `${value.toFixed(2)} ${say("semitones", "半音")}`],
-  volume: ["level_dbfs", (value) => `${value.toFixed(1)} dBFS`],
-  pauses: ["pause_share", (value) => `${percent(value, 1)} ${say("silent", "停顿")}`],
-};
-const named = (name) => say(name, CHINESE[name] ?? name);
+const named = (name) => say(name, WORDS.names[name] ?? name);
 
 const tokensOf = new WeakMap(); // round -> text, fate, entropy and gate's figure of each token, as the server sends them
 
@@ -55,7 +19,7 @@ const thresholdOf = (round, gate) => (round.waking ? gate.wake : gate.threshold)
 function reasonsOf(round, { mode, gate }) {
   const threshold = thresholdOf(round, gate);
   const facts = [];
-  if (REASONS[round.reason]) facts.push(say(...REASONS[round.reason]));
+  if (WORDS.reasons[round.reason]) facts.push(say(...WORDS.reasons[round.reason]));
   else if (mode === "hybrid" && threshold !== null && round.gate_value !== null) facts.push(`${say("gate", "门控")} ${fixed(round.gate_value, 2)} / ${fixed(threshold, 2)}`);
   if (round.max_entropy !== null) facts.push(`${fixed(round.max_entropy, 2)} nats`);
   return [...facts, milliseconds(round.draft_ms + (round.verify_ms ?? 0) + (round.network_ms ?? 0))].join(" · ");
@@ -66,7 +30,7 @@ function wordsOf(round, { gate }) {
   const words = [];
   for (const each of tokensOf.get(round)) {
     const element = token(each, { gate }, { threshold: thresholdOf(round, gate) });
-    if (document.documentElement.lang === "zh") element.title = `${MEANINGS[each[1]]}${each[2] === null ? "" : `；熵 ${each[2].toFixed(3)}`}`;
+    if (document.documentElement.lang === "zh") element.title = `${WORDS.fates[each[1]][2]}${each[2] === null ? "" : `；熵 ${each[2].toFixed(3)}`}`;
     if (words.length && /^\p{P}+$/u.test(each[0])) words.at(-1).push(element);
     else words.push([element]);
   }
@@ -83,7 +47,7 @@ function legendOf(rounds, { gate }) {
   const found = new Set(rounds.flatMap((round) => tokensOf.get(round).map((each) => each[1])));
   const figure = gate.name === "class-entropy" ? say("entropy over classes in nats", "类别间的熵（nats）") : say("entropy in nats", "熵（nats）");
   const line = barsOf({ gate }, gate.threshold).threshold === null ? "" : say(", the dashed line is the threshold", "，虚线为阈值");
-  const keys = keysOf(found, (fate) => say(fate.replace("_", " "), "词"), (fate) => say(FATES[fate][1], MEANINGS[fate]));
+  const keys = keysOf(found, (fate) => say(fate.replace("_", " "), "词"), (fate) => say(...WORDS.fates[fate].slice(1)));
   const texts = [say(`Bars: ${figure}${line}.`, `柱：${figure}${line}。`), say("Beside each verdict: the gate's figure of the block and its threshold, the draft's largest entropy, the time.", "结论旁：该块的门控值与阈值、草稿的最大熵、用时。")];
   return [...keys, ...texts.map((text) => html("span", { class: "key meaning" }, text))];
 }
@@ -91,7 +55,7 @@ function legendOf(rounds, { gate }) {
 // An attribute: its class, the probabilities of all, and what is measured of it.
 function tileOf(name, { labels, scores, measured, agrees }) {
   const classes = Object.entries(scores?.[name]?.classes ?? {});
-  const [field, written] = FIGURES[name] ?? [];
+  const [field, digits, factor, ...unit] = WORDS.figures[name] ?? [];
   const value = measured?.[field] ?? null;
   const fits = { true: say("✓ fits", "✓ 相符"), false: say("✗ does not fit", "✗ 不符") }[agrees?.[name]];
   const rows = classes.map(([class_, p]) => {
@@ -106,7 +70,7 @@ function tileOf(name, { labels, scores, measured, agrees }) {
     html("h3", {}, named(name)),
     html("b", {}, labels[name] === null ? say("not named", "未提及") : named(labels[name])),
     html("ul", {}, ...rows),
-    value === null ? null : html("p", {}, `${say("measured", "测得")} ${written(value)}`, fits ? html("span", { class: `fits ${agrees[name]}` }, fits) : null),
+    value === null ? null : html("p", {}, `${say("measured", "测得")} ${(factor * value).toFixed(digits)}${say(...unit)}`, fits ? html("span", { class: `fits ${agrees[name]}` }, fits) : null),
   );
 }
 
@@ -124,7 +88,7 @@ function factsOf({ rounds, totals, timing, finish_reason }) {
 
 // What to know of a caption: what makes it no description, and why there is none.
 function noticesOf(final) {
-  const texts = [...(final?.flags ?? []).map((flag) => say(...FLAGS[flag])), ...(final?.degraded ? [final.degraded] : []), ...(final?.error ? [final.error.message] : [])];
+  const texts = [...(final?.flags ?? []).map((flag) => say(...WORDS.flags[flag])), ...(final?.degraded ? [final.degraded] : []), ...(final?.error ? [final.error.message] : [])];
   return texts.map((text) => html("p", { class: "notice" }, text));
 }
 

@@ -210,7 +210,7 @@ function words() {
     const { wake, threshold } = gateInForce();
     const first = wake !== threshold && wake !== null ? say(`${fixed(wake, 2)}, then `, `${fixed(wake, 2)}，之后 `) : "";
     place("value").textContent = `${first}${fixed(Number(place("threshold").value), 2)}`;
-    place("meaning").textContent = say(...MODES[chosen("mode")]);
+    place("meaning").textContent = say(...WORDS.modes[chosen("mode")]);
   }
   draw();
 }
