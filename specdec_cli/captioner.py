@@ -151,7 +151,7 @@ class Captioner:
     def measuring(self) -> Captioner:
         """The same captioner, but its transcripts have figures of each clip in `measured`; see docs/acoustics.md.
 
-        They have them in any case if the lexicon has limits for classes; then `agrees` says which of these fit.
+        They have them in any case if the lexicon has limits for classes; then `agrees` holds which of these fit.
         """
         return self._with(replace(self.setup, measures=True))
 

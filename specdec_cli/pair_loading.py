@@ -64,6 +64,6 @@ def _connect_cloud(config: Config, cloud: CloudConfig, edge: AudioLM | RemoteEdg
         from specdec_cli.cloud.vllm import Vllm
 
         return Vllm(config.server("cloud"), processor, own=own)
-    from specdec_cli.cloud.verify_server import VerifyServer
+    from specdec_cli.cloud.verify_client import VerifyClient
 
-    return VerifyServer(config.server("cloud"), processor, own=own)
+    return VerifyClient(config.server("cloud"), processor, own=own)

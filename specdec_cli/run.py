@@ -35,7 +35,7 @@ class Run:
     Args:
         setup, pair: its settings and its models.
         clip: the fields of its transcript that are known before.
-        prompts: of both models; None: there is nothing to caption, and `error` says why.
+        prompts: of both models; None: there is nothing to caption, and `error` is the reason.
         audio_s: time of decoding the audio and computing its features, seconds.
         sound: checks the caption's claims; None: nothing does.
         make_loop: makes the loop of its prompts; see `Captioner.loop`.

@@ -126,7 +126,10 @@ class Prefill:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A block is on its way to a cloud that is remote or works beside the edge; the `Block` of this index follows."""
+    """A block is on its way to a cloud that is remote or works in parallel with the edge.
+
+    The `Block` of this index follows.
+    """
 
     index: int
     draft_ids: tuple[int, ...]  # none: the cloud generates without a draft
@@ -145,7 +148,7 @@ class ModelWork:
     fed_tokens: int = 0  # after the prompt; a token that is cropped and fed again counts again
     bytes_up: int = 0  # bodies of requests to a remote model, repeats included
     guessed: int = 0  # tokens that were guessed and scored with the next one
-    guesses_kept: int = 0  # of these, those that stood, each of which saved a forward
+    guesses_kept: int = 0  # of these, right ones, each of which saved a forward
 
     def __add__(self, more: ModelWork) -> ModelWork:
         return ModelWork(*(getattr(self, name) + getattr(more, name) for name in self.__slots__))

@@ -20,7 +20,7 @@ from pydantic import Field
 from transformers.cache_utils import Cache
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.cloud.verify_server import VerifyServer
+from specdec_cli.cloud.verify_client import VerifyClient
 from specdec_cli.config.decoding_schema import GateConfig
 from specdec_cli.config.schema import Config
 from specdec_cli.decoding.assemble import build_loop
@@ -100,7 +100,7 @@ class ForcedLoop:
     clip: BenchClip
     config: Config
     name: str = ""
-    link: VerifyServer | None = None
+    link: VerifyClient | None = None
 
     def pair(self) -> Pair:
         """The models, whose earlier texts are forgotten."""

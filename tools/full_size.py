@@ -29,7 +29,7 @@ import torch
 import typer
 from pydantic import Field
 
-from specdec_cli.cloud.verify_server import VerifyServer
+from specdec_cli.cloud.verify_client import VerifyClient
 from specdec_cli.config import Config, EdgeConfig
 from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.block import Draft
@@ -363,7 +363,7 @@ def _clients_ms(model: AudioLM, order: Order, clients: int) -> float:
     clip = RemoteClip(lambda: prompt, config, model.processor.vocab_size, ())
     ready = threading.Barrier(clients)
 
-    def work(cloud: VerifyServer) -> float:
+    def work(cloud: VerifyClient) -> float:
         verifier, text = cloud.verifier(clip), list[int]()
         try:
             for number in range(_CALLS + 1):

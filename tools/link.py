@@ -9,13 +9,13 @@ from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from typing import Final
 
-from specdec_cli.cloud.verify_server import VerifyServer
+from specdec_cli.cloud.verify_client import VerifyClient
 from specdec_cli.config import Server
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor
 from specdec_cli.serve.app import Offer
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.server import Place, bind, server
+from specdec_cli.serve.server import ServerAddress, bind, server
 from specdec_cli.serve.verification import Service
 from tools.relay import Relay
 
@@ -23,7 +23,7 @@ _START_S: Final = 30
 
 
 @contextmanager
-def linked(cloud: AudioLM, processor: Processor, rtt_ms: float, mbps: float | None = None) -> Iterator[VerifyServer]:
+def linked(cloud: AudioLM, processor: Processor, rtt_ms: float, mbps: float | None = None) -> Iterator[VerifyClient]:
     """A client of `cloud` behind a link.
 
     Args:
@@ -32,7 +32,7 @@ def linked(cloud: AudioLM, processor: Processor, rtt_ms: float, mbps: float | No
         rtt_ms: round trip, ms.
         mbps: megabits a second each way; None: as fast as it goes.
     """
-    place = Place("127.0.0.1", 0)
+    place = ServerAddress("127.0.0.1", 0)
     port: Future[int] = Future()
     with bind(place) as bound:
         running = server(Offer(ServeLimits(), Service(cloud, ServeLimits())), place, None)
@@ -49,7 +49,7 @@ def linked(cloud: AudioLM, processor: Processor, rtt_ms: float, mbps: float | No
         thread.start()
         try:
             url = f"http://{place.host}:{port.result(_START_S)}"
-            with closing(VerifyServer(Server(url=url, timeout_s=600), processor, own=False)) as client:
+            with closing(VerifyClient(Server(url=url, timeout_s=600), processor, own=False)) as client:
                 yield client
         finally:
             running.should_exit = True

@@ -1,4 +1,4 @@
-"""Opens a file as a `Source` of blocks of samples on the file's own clock.
+"""Opens a file as an `OpenedSound` of blocks of samples on the file's own clock.
 
 FFmpeg (PyAV) decodes whatever there is. libsndfile reads plain WAV and FLAC, whose samples it gives exactly and faster,
 and the files that FFmpeg does not open. The bytes decide, never the name of the file.
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from specdec_cli.audio.ffmpeg import FrameClock, chosen_track, open_container
 from specdec_cli.audio.paths import audio_error
-from specdec_cli.audio.samples import BLOCK_SAMPLES, MAX_DURATION_S, MISSING_S, STREAMED, Floats, Source
+from specdec_cli.audio.samples import BLOCK_SAMPLES, MAX_DURATION_S, MISSING_S, STREAMED, Floats, OpenedSound
 from specdec_cli.errors import AudioDecodeError, AudioError, CutsError, TooLongError
 from specdec_cli.regular_files import POSIX, read_at
 
@@ -33,7 +33,7 @@ _OTHERS: Final = {
 }
 """Beginning of a file that is no recording, in lower case -> what it is, and what to do."""
 
-Library = Callable[[str, FileIO, ExitStack, float, int | None], Source | None]
+Library = Callable[[str, FileIO, ExitStack, float, int | None], OpenedSound | None]
 """Opens a file as a source, or returns None: by path, file, stack for what it opens, start in seconds, and track."""
 
 
@@ -79,8 +79,8 @@ def require_sound(path: str, file: FileIO) -> None:
     raise failure
 
 
-def from_exact(_path: str, file: FileIO, stack: ExitStack, from_s: float, track: int | None) -> Source | None:
-    """A `Source` for a WAV whose header fits the file, or a FLAC, of one or two channels; None for all others.
+def from_exact(_path: str, file: FileIO, stack: ExitStack, from_s: float, track: int | None) -> OpenedSound | None:
+    """An `OpenedSound` for a WAV whose header fits the file, or a FLAC, of one or two channels; None for all others.
 
     Whether a FLAC fits its header is known after reading: its blocks raise MisfitError if not.
     """
@@ -112,7 +112,7 @@ def _is_joined(file: FileIO) -> bool:
         return content.find(b"fLaC", 4) >= 0
 
 
-def _checked(source: Source, blocks: Iterator[Floats], file: FileIO, size: int) -> Iterator[Floats]:
+def _checked(source: OpenedSound, blocks: Iterator[Floats], file: FileIO, size: int) -> Iterator[Floats]:
     """The blocks of a FLAC. Raises MisfitError at damage, or if more or less follows than its header counts."""
     try:
         yield from blocks
@@ -123,8 +123,8 @@ def _checked(source: Source, blocks: Iterator[Floats], file: FileIO, size: int) 
         raise MisfitError
 
 
-def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track: int | None) -> Source:
-    """A `Source` for whatever FFmpeg decodes.
+def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track: int | None) -> OpenedSound:
+    """An `OpenedSound` for whatever FFmpeg decodes.
 
     Raises:
         AudioDecodeError: the file is not sound, of an unknown codec, or encrypted.
@@ -163,8 +163,8 @@ def _track(path: str, tracks: Sequence[Any], named: int | None) -> int:
     return chosen_track(tracks) if named is None else named
 
 
-def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _track: int | None) -> Source | None:
-    """A `Source` for a file that libsndfile reads, as some old formats, and WAV behind a tag; None for all others."""
+def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _track: int | None) -> OpenedSound | None:
+    """An `OpenedSound` for a file that libsndfile reads: some old formats, and WAV behind a tag; else None."""
     if read_at(file, 1, 0) == b"\xff":  # its decoder of MP3 writes to stderr
         return None
     sound = _sndfile(file, stack)
@@ -184,9 +184,9 @@ def _sndfile(file: FileIO, stack: ExitStack) -> Any | None:
     return sound if 0 < sound.frames < 1 << 62 else None
 
 
-def _source(sound: Any, from_s: float) -> Source:
+def _source(sound: Any, from_s: float) -> OpenedSound:
     duration_s = sound.frames / sound.samplerate
-    source = Source(sound.samplerate, sound.channels, iter(()), declared_s=duration_s, longest_s=duration_s)
+    source = OpenedSound(sound.samplerate, sound.channels, iter(()), declared_s=duration_s, longest_s=duration_s)
     if from_s > 0 and sound.seekable():
         source.at = sound.seek(min(round(from_s * sound.samplerate), sound.frames))
     length = max(1, BLOCK_SAMPLES // sound.channels)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from specdec_cli.audio.samples import BLOCK_SAMPLES, MISSING_S, STREAMED, Floats, Source
+from specdec_cli.audio.samples import BLOCK_SAMPLES, MISSING_S, STREAMED, Floats, OpenedSound
 from specdec_cli.regular_files import POSIX, read_at
 from specdec_cli.times import parse
 
@@ -80,7 +80,7 @@ class FrameClock:
         begins = self._time(first) or 0.0
         origin_s = begins if begins > _JITTER_S else 0.0
         names = [channel.name for channel in first.layout.channels]
-        self.source = Source(first.sample_rate, len(names), self._blocks(), origin_s=origin_s, faults=faults)
+        self.source = OpenedSound(first.sample_rate, len(names), self._blocks(), origin_s=origin_s, faults=faults)
         self._due_s = origin_s
         self.source.at = round(origin_s * first.sample_rate)
         self.source.low = frozenset(index for index, name in enumerate(names) if name.startswith("LFE"))

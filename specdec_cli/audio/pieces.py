@@ -10,7 +10,7 @@ from typing import Final, Literal
 from specdec_cli.audio.levels import MIN_DURATION_S
 from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.reading import FirstPass, utterances_of
-from specdec_cli.audio.samples import Cut, Source
+from specdec_cli.audio.samples import Cut, OpenedSound
 from specdec_cli.audio.sound import Columns, Selection, Sound, listed
 from specdec_cli.errors import AudioContentError, CutsError
 from specdec_cli.text import plain
@@ -40,7 +40,7 @@ class Cutting:
         """Whether the pieces do not depend on pauses."""
         return self.cuts is not None or self.piece_s is not None
 
-    def columns(self, path: str, source: Source) -> Columns:
+    def columns(self, path: str, source: OpenedSound) -> Columns:
         """The columns to read of a recording; the mix leaves out LFE. Raises CutsError for a channel that it lacks."""
         given, count = self.cuts or (), source.channels
         named: set[Selection] = {cut.channel for cut in given if cut.channel is not None and cut.channel < count > 1}
@@ -50,7 +50,7 @@ class Cutting:
         ordered = sorted(named or {None}, key=lambda channel: -1 if channel is None else channel)
         return {channel: mixed if channel is None else (channel,) for channel in ordered}
 
-    def _default(self, path: str, source: Source) -> Sequence[Selection]:
+    def _default(self, path: str, source: OpenedSound) -> Sequence[Selection]:
         """The channels for cuts that name none."""
         count = source.channels
         if isinstance(self.channel, int) and count > 1:

@@ -21,7 +21,7 @@ STREAMED: Final = 0x7FFFF000
 
 
 @dataclass(slots=True)
-class Source:
+class OpenedSound:
     """The sound of a file that a library has opened, before it is read."""
 
     rate: int  # Hz

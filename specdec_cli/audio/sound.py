@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from specdec_cli.audio.decode import MisfitError, require_bounded
 from specdec_cli.audio.paths import audio_error
-from specdec_cli.audio.samples import Floats, Source
+from specdec_cli.audio.samples import Floats, OpenedSound
 from specdec_cli.errors import AudioContentError, TooLongError
 
 _INVERTED: Final = -0.9  # correlation of two channels
@@ -52,7 +52,7 @@ class Sound:
         columns: of the blocks.
     """
 
-    def __init__(self, path: str, source: Source, part: Part, columns: Columns) -> None:
+    def __init__(self, path: str, source: OpenedSound, part: Part, columns: Columns) -> None:
         self.path, self.source, self.sampling_rate = path, source, part.sampling_rate
         self.start_s, self.end_s = max(part.start_s, source.origin_s), part.end_s
         self._longest_s = part.longest_s
@@ -68,7 +68,7 @@ class Sound:
     def __iter__(self) -> Iterator[Floats]:
         """Yields blocks, float32 [n, columns], resampled (soxr, high quality).
 
-        Damage ends the sound, or leaves out a part of it: see `Source.faults`.
+        Damage ends the sound, or leaves out a part of it: see `OpenedSound.faults`.
 
         Raises TooLongError if the recording is longer than `MAX_DURATION_S`, or the part longer than `longest_s`; no
         more of it is decoded.
@@ -100,7 +100,7 @@ class Sound:
             yield np.stack([one.resample_chunk(np.zeros(0, np.float32), last=True) for one in resamplers], axis=1)
 
     def missing(self) -> Iterator[str]:
-        """Yields what is damaged, and after a pass to the end what is missing; see `Source.missing`."""
+        """Yields what is damaged, and after a pass to the end what is missing; see `OpenedSound.missing`."""
         return self.source.missing(self.ended_s if self.exhausted else None)
 
     def _decoded(self) -> Iterator[Floats]:
@@ -123,7 +123,7 @@ def _mean(block: Floats, channels: tuple[int, ...]) -> Floats:
 class ChannelLevels:
     """Powers of the channels of a recording and how they correlate, from blocks of samples, without their offsets."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: OpenedSound) -> None:
         self._low, self._window = source.low, max(1, round(_WINDOW_S * source.rate))
         self._frames = 0
         self._powers = [np.zeros((0, source.channels), np.float32)]  # of windows

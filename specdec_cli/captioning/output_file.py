@@ -53,7 +53,9 @@ class Task:
     item: InputFile
     marks: tuple[LineState, ...] = ()  # of its lines that stand, by their start
     failed: bool = False  # whether it or a piece of it failed, or is missing
-    moved: bool = False  # whether manifest or cuts may mean other parts of it than the lines: reading it tells
+    moved: bool = (
+        False  # true if manifest or cuts now name other parts than the stored lines; decided after reading the file
+    )
     renamed: bool = False  # whether its manifest has another speaker or text than the lines
     cuts: str | None = None  # digest of its file in a folder of cuts
 

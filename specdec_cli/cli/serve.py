@@ -34,13 +34,13 @@ class ServeCommand(options.RunOptions):
         try:
             from specdec_cli.cloud.http import read_token
             from specdec_cli.serve.limits import ServeLimits
-            from specdec_cli.serve.server import Place, serve_configured
+            from specdec_cli.serve.server import ServerAddress, serve_configured
         except ImportError as error:
             message = f"specdec serve needs a package that is not installed: {error.name}"
             raise ConfigError(message, hint=f"Install it: {install('serve')}") from error
         token = read_token(self.token_env, "--token-env", least=_TOKEN_LENGTH)
         given = resolved.config.serve
-        place = Place(self.host, self.port, given.tls_cert, given.tls_key)
+        place = ServerAddress(self.host, self.port, given.tls_cert, given.tls_key)
         limits = ServeLimits(
             sessions=given.sessions,
             memory_bytes=given.memory_mb << 20,

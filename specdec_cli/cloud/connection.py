@@ -65,7 +65,7 @@ class Connection:
 
         After `close` the future is cancelled.
         """
-        with self._lock:  # an exchange that is submitted before the loop is told to stop begins, so `_end` ends it
+        with self._lock:  # an exchange that is submitted before the loop is stopped begins, so `_end` ends it
             if self._stop.alive:
                 return asyncio.run_coroutine_threadsafe(asyncio.wait_for(exchange, limit_s), self._loop)
         exchange.close()

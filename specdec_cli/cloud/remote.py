@@ -95,7 +95,7 @@ class RemoteModel(ABC):
         except RefusedError as error:
             self.close()
             raise error.kind(error.message, hint=error.hint) from None
-        except CloudError as error:  # a cloud's stands in `failure`
+        except CloudError as error:  # `failure` holds a cloud's
             if self.role == "edge":
                 raise EdgeError(error.message, hint="Start the server, or check edge.model.") from error
 
@@ -262,7 +262,7 @@ class RemoteVerifier(ABC):
         )
 
     def prefill(self) -> None:
-        """Lets the server read the clip ahead of need."""
+        """Sends the clip to be encoded before a block needs it."""
         with self._call.within_deadline():
             self._prefill()
 

@@ -42,12 +42,12 @@ def says_same(token: int, own: int, groups: Synonyms) -> bool:
 
 
 def accepts(rules: AcceptanceRules, rule: AcceptanceName, row: RowFigures, synonyms: Synonyms) -> bool:
-    """Whether a rule accepts the drafted token that a row of the cloud's was asked about; any rule but sampling.
+    """Whether a rule accepts the drafted token of a row of the cloud's; any rule but sampling.
 
     For `rank` the row names at least that many tokens, and for `typical` it was read with its doubt.
     """
     if rule in ("greedy", "class"):
-        return says_same(row.asked, row.id, synonyms if rule == "class" else NO_SYNONYMS)
+        return says_same(row.token, row.id, synonyms if rule == "class" else NO_SYNONYMS)
     p = math.exp(row.score - row.log_sum)
     if rule == "rank":  # of equal ones all are accepted
         return p > 0 and (len(row.candidates) < rules.rank or p >= row.candidates[rules.rank - 1][1])
@@ -58,7 +58,7 @@ def accepts(rules: AcceptanceRules, rule: AcceptanceName, row: RowFigures, synon
 
 
 def accept_block(rules: AcceptanceRules, rule: AcceptanceName, rows: Sequence[RowFigures], synonyms: Synonyms) -> int:
-    """How many drafted tokens a rule accepts; `rows` are asked about these, one each."""
+    """How many drafted tokens a rule accepts; `rows` are the cloud's, one for each."""
     rejected = (at for at, row in enumerate(rows) if not accepts(rules, rule, row, synonyms))
     return next(rejected, len(rows))
 

@@ -34,8 +34,8 @@ class Draft:
 
     ids: tuple[int, ...] = ()  # none: the cloud generates without a draft
     scores: tuple[torch.Tensor, ...] | None = None  # parts of [m, vocab] by which they were drawn; None: greedy
-    gate_state: GateState | None = None  # with the evidence on them; None: no gate has read the block
-    reason: Reason | None = None  # why the block should be verified; None: nothing asks for it
+    gate_state: GateState | None = None  # with the evidence on them; None: the block went through no gate
+    reason: Reason | None = None  # why the block should be verified; None: it need not be
     ms: float = 0.0  # drafting, without prefill
     likeliest: tuple[Candidates, ...] = ()  # at each drafted token, if they are to be named
     instead: tuple[int | None, ...] = ()  # at each: the most likely token, if the sound banned it
@@ -60,7 +60,7 @@ class Verdict:
     run_on: tuple[int, ...] = ()  # tokens that the cloud generated after `token`
     near_ties: int | None = None  # see `Round`; None: unknown
     ms: float = 0.0  # the cloud's time, without its prefill and the network
-    prefilled: bool = False  # whether the cloud read the clip meanwhile: `ms` then lacks a part of the verification
+    prefilled: bool = False  # whether this call also ran the cloud's encoder and prefill, whose time is not in `ms`
     network_ms: float | None = None
     bytes_up: int | None = None  # bodies of requests and answers as sent, repeats included
     bytes_down: int | None = None
@@ -94,7 +94,10 @@ class Block:
 
     @property
     def escalated(self) -> bool:
-        """Whether the cloud got the block for a reason. In hybrid mode, what it writes without an edge has none."""
+        """Whether a gate, a loop or a refusal sent the block to the cloud.
+
+        Text that the cloud writes because the edge failed is no escalation.
+        """
         return self.verdict is not None and self.draft.reason is not None
 
     @property
@@ -120,9 +123,10 @@ class Drafter(Protocol):
     def propose(
         self, text: Sequence[int], k: int, state: GateState, enough: Enough | None = None, top_k: int | None = None
     ) -> Draft:
-        """Up to `k` tokens that continue `text`; fewer if one ends it, the gate stops drafting, or `enough` says so.
+        """Up to `k` tokens that continue `text`; fewer if a token ends it, the gate stops drafting, or
+        `enough` is true.
 
-        `top_k`: draw each token from so many most likely ones, as a way out of a loop. Raises EdgeError if a server
+        `top_k`: sample from so many most likely tokens, to break out of a loop. Raises EdgeError if a server
         fails.
         """
 
@@ -147,7 +151,7 @@ class Verifier(Protocol):
         """
 
     def prefill(self) -> None:
-        """Reads the clip ahead of need."""
+        """Encodes the clip and the prompt before a block needs them."""
 
     def close(self) -> None:
         """Ends the running call."""

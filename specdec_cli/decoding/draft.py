@@ -123,7 +123,7 @@ class LocalDrafter:
         rows = self.scores.figures(block.rows, listed, ids=drawn, doubt=True, groups=state.gate.summed)
         known = len(written) - block.start - len(state.evidence)  # of these tokens the host has read the first ones
         if len(rows) - known > 1:
-            self.scores.fill_in([row.asked for row in rows[known:-1]])
+            self.scores.fill_in([row.token for row in rows[known:-1]])
         kept, ended = 0, False
         for kept, row in enumerate(rows, start=1):
             self.scores.require_finite([row])
@@ -131,8 +131,8 @@ class LocalDrafter:
             if self._top_n:
                 block.likeliest.append(named(row.candidates[: self._top_n]))
             if kept > known:
-                written.append(row.asked)
-                ended = row.asked in self.stop_ids or (state.stops and unsure)
+                written.append(row.token)
+                ended = row.token in self.stop_ids or (state.stops and unsure)
                 if ended or (enough is not None and enough(state)):
                     ended = True
                     break

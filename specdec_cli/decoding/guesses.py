@@ -31,11 +31,11 @@ OWN_SOURCES: Final[dict[Decider, frozenset[Source]]] = {
     "cloud": frozenset({"accepted", "corrected", "bonus", "cloud"}),
 }
 """The sources of tokens that each model chose, and that it is expected to choose again."""
-_START: Final = -1  # stands before the first token
+_START: Final = -1  # in place of a token before the first one
 
 
 class GuessTable:
-    """Counts of next tokens after contexts, for any models and instructions, told apart by `key`. Thread-safe."""
+    """Counts of next tokens after contexts, for any models and instructions, separated by `key`. Thread-safe."""
 
     def __init__(self, slots: int = SLOTS) -> None:
         self._lock, self._mask = threading.Lock(), slots - 1
@@ -44,7 +44,7 @@ class GuessTable:
         self.learnt = False  # whether any caption was learnt
 
     def learn(self, key: int, text: Sequence[int], own: Iterable[bool]) -> None:
-        """Counts the tokens of a finished caption. `own` says for each token whether the model of `key` chose it."""
+        """Counts the tokens of a finished caption. `own`: for each token, whether the model of `key` chose it."""
         padded = (_START, *text)
         self.learnt = True
         with self._lock:

@@ -83,7 +83,7 @@ class Loop:
         return Draft(reason="always" if self.settings.mode == "lossless" else None)
 
     def _draft_with(self, edge: Drafter) -> Draft:
-        """Drafts a block. `reason` says why to verify it: the gate, a loop, or a refusal in the text."""
+        """Drafts a block. Its `reason` is the gate's, a loop or a refusal; None: it need not be verified."""
         settings, start, available = self.settings, len(self.text), self._cloud is not None
         whole = settings.defers and available
         size = self._length.next(start, whole=whole, cloud_writes=available)
@@ -122,7 +122,7 @@ class Loop:
         return draft
 
     def _prefill_early(self) -> None:
-        """Lets the cloud read the clip before any block escalates, if the settings say so."""
+        """Starts the cloud's prefill before any block escalates, unless `cloud_prefill` is lazy."""
         if self.verifier is None:
             return
         try:
@@ -206,7 +206,7 @@ class Loop:
                 yield Prefill(role, work.prompt_tokens, work.encoder_ms, work.prefill_ms)
 
     def _untimed(self, *events: Event) -> Iterator[Event]:
-        """Yields events; the clock stands still while they are read."""
+        """Yields events; the time that their reader takes is not measured."""
         began = time.perf_counter()
         yield from events
         self._began += time.perf_counter() - began

@@ -2,7 +2,7 @@
 
 If a row of scores is missing, one forward scores it together with guessed tokens after it: the rest of the last draft,
 if only the token before it was corrected (a kept tail, as in SpecASR), otherwise guesses from earlier captions. A row
-depends on the text alone. So a guess that stands saves a forward, and one that does not costs a few rows. The text is
+depends on the text alone. So a right guess saves a forward, and a wrong one costs a few rows. The text is
 the same either way.
 
 The sound, a processor of its own between the others and temperature, top-k and top-p, bans tokens in a row when the row
@@ -51,11 +51,11 @@ class NextScores:
         self._guesses = guesses if guesses is not None and guesses.most else None
         self._text: list[int] = []  # the text that was scored, guesses included
         self._rows = torch.empty(0)  # [n, vocab]: row i is after `_text[: _start + i]`, before temperature
-        self._start = 1  # tokens of `_text` before the first row; without rows, one more than it has
+        self._start = 1  # length of the prefix after which row 0 is; len(_text) + 1 if no row is kept
         self._read = list[RowFigures]()  # the figures of the first rows, once they were fetched
         self._judged = 0  # rows, from the first, in which the sound has banned what it bans
         self._instead = dict[int, int]()  # tokens before a row -> its most likely token, which the sound banned
-        self._sure = 0  # tokens of `_text` that are no guesses, or guesses that stood
+        self._sure = 0  # leading tokens of `_text` that were not guessed, or were guessed right
         self._stepped = False  # whether the last forward was no prefill
         self._name, self._on_cpu = session.model.name, session.model.device.type == "cpu"
 
@@ -91,14 +91,14 @@ class NextScores:
         self._keep(self._text, rows, self._sure, slice(at, None) if needed else slice(0))
 
     def learn(self, text: Sequence[int], own: Iterable[bool]) -> None:
-        """Counts the finished caption for guesses; `own` says for each token whether this model chose it."""
+        """Learns guesses from a finished caption; `own`: for each token, whether this model chose it."""
         if self._guesses is not None:
             self._guesses.table.learn(self._guesses.key, text, own)
 
     def row(self, text: Sequence[int]) -> RowFigures:
         """The figures of the row after `text`, which was scored. One fetch takes those of all kept rows.
 
-        Raises ScoresError if the row is no distribution.
+        Raises ScoresError if the row is not finite.
         """
         at = len(text) - self._start
         self._fetch(at + 1)
@@ -116,7 +116,7 @@ class NextScores:
             return read(scores, listed, **wanted)
 
     def require_finite(self, rows: Iterable[RowFigures]) -> None:
-        """Raises ScoresError if one of these rows is no distribution."""
+        """Raises ScoresError if one of these rows is not finite."""
         with self.waiting():
             for row in rows:
                 row.require_finite(self._name)
@@ -146,7 +146,7 @@ class NextScores:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Within the block the host fetches figures. On a GPU it waits for forwards: that time counts as the model's.
+        """Within the block the host fetches figures. On a GPU it waits for forwards: that time is added to the model's.
 
         If the scores prove not to be finite, the session is closed.
         """
@@ -200,7 +200,7 @@ class NextScores:
         """Lets the sound ban tokens in the rows before `end`, which follow prefixes of `text`, each by its own history.
 
         One fetch takes what it judges of all kept rows; there is another one where it bans a row's most likely token.
-        A row that is no distribution is left as it is: a text that needs it fails.
+        A row that is not finite stays: a text that needs it fails.
         """
         self._fetch(end)
         for at in range(self._judged, end):
@@ -209,7 +209,7 @@ class NextScores:
             self._instead.pop(length, None)
             if not found.is_finite or not (banned := sound(text[:length], found.candidates)):
                 continue
-            self._rows = self._rows.clone()  # the rows that were given away stay as they are
+            self._rows = self._rows.clone()  # callers hold the old rows
             self._rows[at, list(banned)] = -torch.inf
             if found.id in banned:
                 self._instead[length] = found.id

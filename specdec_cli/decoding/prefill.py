@@ -1,4 +1,4 @@
-"""When the cloud reads a clip: at its first call, before the edge drafts, or beside the edge."""
+"""When the cloud encodes a clip: at its first call, before the edge drafts, or in parallel with the edge."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CloudPrefill:
     """The cloud's prefill of one clip, in the clip's own thread or in another one.
 
     Attributes:
-        begun: whether the cloud has read the clip, or reads it now, so that a further call costs little.
+        begun: true once the cloud's prefill of this clip has begun, so that a further call costs little.
     """
 
     when: Literal["lazy", "early", "overlap"]
@@ -28,7 +28,7 @@ class CloudPrefill:
     _reading: Future[None] | None = field(default=None, init=False)
 
     def begin(self, cloud: Verifier) -> None:
-        """Lets the cloud read the clip now, unless it does so at its first call."""
+        """Starts the cloud's prefill, unless it belongs to the first call."""
         if self.when == "early":
             with self.step_aside() if cloud.is_remote else nullcontext():
                 cloud.prefill()
@@ -39,7 +39,7 @@ class CloudPrefill:
         self.begun = self.when != "lazy"
 
     def join(self) -> None:
-        """Waits until the other thread has read the clip. A failure there shows at the call of the cloud that follows.
+        """Waits for the prefill in the other thread. If it failed, the next call of the cloud fails.
 
         That call is the first one.
         """

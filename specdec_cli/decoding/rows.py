@@ -36,21 +36,21 @@ class RowFigures(NamedTuple):
     """One row: the distribution of the next token."""
 
     id: int  # the most likely token, the first of equal ones
-    best: float  # its score; not finite: the row is no distribution
-    asked: int  # the token that was asked about; without one, the most likely
+    best: float  # its score; not finite: no token may be chosen by this row
+    token: int  # the token of interest, such as the drafted one; by default the most likely
     score: float  # its score
     log_sum: float  # of the exponentials of all scores: a score minus it is a log-probability
     candidates: Candidates  # the most likely tokens, best first, with their probabilities
     gap: float  # the best score minus the second; infinite if no other token is possible
-    spread: float | None  # standard deviation of the possible tokens' scores; None: not asked for
-    doubt: Doubt | None  # None: not asked for
+    spread: float | None  # standard deviation of the possible tokens' scores; None: not computed
+    doubt: Doubt | None  # None: not computed
 
     @property
     def is_finite(self) -> bool:
         return math.isfinite(self.best)
 
     def require_finite(self, name: str) -> None:
-        """Raises ScoresError, which names the model `name`, if the row is no distribution.
+        """Raises ScoresError, which names the model `name`, if the row is not finite.
 
         Scores that are NaN or infinite would choose tokens in silence.
         """
@@ -79,12 +79,12 @@ class TokenEvidence(NamedTuple):
 
     @classmethod
     def of(cls, row: RowFigures) -> TokenEvidence:
-        """The evidence on the token that a row was asked about, which was read with its doubt."""
-        assert row.doubt is not None  # as the caller has asked
+        """The evidence on the token of a row, which was read with its doubt."""
+        assert row.doubt is not None  # the caller reads it
         ps = [p for _, p in row.candidates[:2]]
         margin = ps[0] - ps[1] if len(ps) > 1 else 1.0
         logprob, named = row.score - row.log_sum, row.candidates[:CANDIDATES]
-        return cls(row.asked, row.doubt.entropy, margin, logprob, named, row.doubt.class_entropy)
+        return cls(row.token, row.doubt.entropy, margin, logprob, named, row.doubt.class_entropy)
 
     @property
     def probability(self) -> float:
@@ -128,7 +128,7 @@ def read(
     Args:
         scores: the rows.
         listed: how many most likely tokens to name.
-        ids: int64 [m] on the device, the tokens to ask about; None: the most likely ones.
+        ids: int64 [m] on the device, the token of each row; None: the most likely ones.
         spread, doubt: whether to compute them.
         groups: over which `Doubt.class_entropy` is; None: it is 0.
     """
@@ -160,7 +160,7 @@ def _parts(scores: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 def _columns(
     scores: torch.Tensor, ids: torch.Tensor | None, listed: int, spread: bool, doubt: bool, groups: Groups | None
 ) -> torch.Tensor:
-    """What `read` fetches of rows [m, vocab], as float32 [m, figures]; `_row` takes it apart."""
+    """What `read` fetches of rows [m, vocab], as float32 [m, figures]; `_row` splits it."""
     best, values, others = ranked(scores, max(listed, 2))
     top = values[:, :1]
     asked = (best if ids is None else ids)[:, None]
@@ -194,7 +194,8 @@ def _entropies(scores: torch.Tensor, top: torch.Tensor) -> tuple[torch.Tensor, t
     """The entropies of rows [m, vocab] whose best scores are `top` [m, 1].
 
     Returns the weights w = exp(score - best) [m, vocab], in proportion to the probabilities; their sums W [m, 1]; and
-    the entropies H = log W - sum(w log w) / W [m, 1], nats. Neither term is negative. Impossible tokens count as 0.
+    the entropies H = log W - sum(w log w) / W [m, 1], nats. Neither term is negative. Impossible
+    tokens have the weight 0.
     """
     # powers of two take a CPU a fifth of the time of exponentials
     bits = (scores - top).mul_(_BITS).clamp_(min=_LEAST)

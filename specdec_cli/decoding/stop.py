@@ -93,7 +93,7 @@ class LoopRule:
     period: int  # longest unit, tokens; 0: no detection
 
     def widened(self, loops: int) -> LoopRule:
-        """The rule after `loops` loops that were left: those may be parts of a longer unit that repeats."""
+        """The rule after `loops` loops that the edge left: longer units count as loops, too."""
         return LoopRule(self.period * max(_REPEATS * loops, 1))
 
     def end(self, ids: Sequence[int], start: int) -> int | None:

@@ -92,7 +92,7 @@ class LocalVerifier:
         )
 
     def prefill(self) -> None:
-        """Reads the clip and the prompt. Scores that are not finite fail here."""
+        """Encodes the clip and the prompt. Scores that are not finite fail here."""
         if not self.session.is_read:
             logits = self.session.logits(())  # not within `figures`: the session counts its own time
             self.scores.require_finite(self.scores.figures(logits, 1))
@@ -101,10 +101,10 @@ class LocalVerifier:
         """Nothing runs between two calls."""
 
     def _rows(self, scores: torch.Tensor, drafted: Sequence[int]) -> list[RowFigures]:
-        """The figures of rows [m + 1, vocab], each but the last asked about a drafted token."""
+        """The figures of rows [m + 1, vocab], each but the last with its drafted token."""
         listed = max(self.top_n, self.rules.rank) if self._rule == "rank" else self.top_n
-        asked = placed([*drafted, 0], scores.device) if drafted else None
-        return self.scores.figures(scores, listed, ids=asked, spread=True, doubt=self._rule == "typical")
+        ids = placed([*drafted, 0], scores.device) if drafted else None
+        return self.scores.figures(scores, listed, ids=ids, spread=True, doubt=self._rule == "typical")
 
     def _own(self, scores: torch.Tensor, row: RowFigures, draws: torch.Generator) -> int:
         """The cloud's own token by its processed scores [vocab]: the most likely one, or one that is drawn."""

@@ -97,7 +97,7 @@ class Engine(AbstractContextManager["Engine"]):
             opened.append(weakref.ref(session))
 
     def step_aside(self) -> AbstractContextManager[None]:
-        """Within the block this thread counts as waiting: it waits for something other than a forward."""
+        """Within the block forwards of other clips do not wait for this thread."""
         return self._counting(False)
 
     @contextmanager

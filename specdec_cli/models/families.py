@@ -30,7 +30,7 @@ PLACEHOLDERS: Final = ("audio_token_id", "audio_token_index", "image_token_id", 
 """Names in config.json of ids that stand for audio, image or video; those of audio first."""
 CACHE: Final = "cache" if Version(transformers.__version__) >= Version("5.24") else "past_key_values"
 """The name of the cache among the arguments of a module's forward."""
-_MARK: Final = "<audio>"  # stands for a clip where the text of a prompt alone is made
+_MARK: Final = "<audio>"  # in place of a clip where only the text of a prompt is made
 _NOT_AUDIO: Final = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 
 

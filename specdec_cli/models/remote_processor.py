@@ -18,7 +18,7 @@ from specdec_cli.models.loading import LOCAL_ONLY, TOKENIZERS, checkpoint_errors
 from specdec_cli.models.processor import Processor, Prompt, eos_ids_of
 
 _UNNAMED: Final = {"moss_audio": {"audio_token_id": 151_654}}
-"""`model_type` -> ids that stand in its code, not in its files: in MOSS-Audio `<|vision_pad|>` of Qwen3's table."""
+"""`model_type` -> ids that its code defines, and its files do not: in MOSS-Audio `<|vision_pad|>` of Qwen3's table."""
 
 _HINT: Final = "Name a folder or hub id with the served model's tokenizer and config.json in `processor`."
 

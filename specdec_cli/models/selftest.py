@@ -176,7 +176,7 @@ def _remembered(model: AudioLM) -> Path | None:
 
 
 def hardware(device: torch.device) -> tuple[str, ...]:
-    """What tells the kernels of a device apart: a GPU's name, or a CPU's name and the instructions that it has.
+    """What determines the kernels of a device: a GPU's name, or a CPU's name and the instructions that it has.
 
     A home folder may be shared by unlike machines.
     """

@@ -17,7 +17,7 @@ from specdec_cli.models.processor import Prompt
 from specdec_cli.types import ModelWork
 
 UNREAD: Final = -1
-"""Stands in a text for a token whose id only the device knows."""
+"""In place of a token whose id is on the device alone."""
 
 
 class JointForwards(Protocol):
@@ -68,7 +68,7 @@ class Session:
 
     @property
     def is_read(self) -> bool:
-        """Whether the prompt is cached. While another thread reads the clip, it counts as not read."""
+        """Whether the prompt is cached. During a prefill in another thread it is not."""
         return self.cache is not None
 
     @property

@@ -26,7 +26,7 @@ from specdec_cli.serve.verification import Service
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerAddress:
     """Where a server listens."""
 
     host: str
@@ -51,7 +51,7 @@ class Place:
         return f"{'https' if self.certificate else 'http'}://{host}:{port}"
 
 
-def bind(place: Place) -> socket.socket:
+def bind(place: ServerAddress) -> socket.socket:
     """A socket bound to `place`, which does not listen yet. Raises ConfigError if it cannot be bound."""
     # With the protocol left to the system, asyncio does not see that it is TCP and leaves Nagle's algorithm on, which
     # holds an answer's body back until its head is acknowledged: 40 ms a request.
@@ -67,7 +67,7 @@ def bind(place: Place) -> socket.socket:
         raise ConfigError(message, hint="Choose another --host or --port.") from error
 
 
-def server(offer: Offer, place: Place, token: str | None) -> uvicorn.Server:
+def server(offer: Offer, place: ServerAddress, token: str | None) -> uvicorn.Server:
     """The server, not started yet; run it with the socket of `bind`."""
     return uvicorn.Server(
         uvicorn.Config(
@@ -113,7 +113,7 @@ def log_json(*, debug: bool) -> None:
 
 
 def serve_configured(
-    resolved: ResolvedConfig, place: Place, token: str | None, limits: ServeLimits, *, room: int, debug: bool
+    resolved: ResolvedConfig, place: ServerAddress, token: str | None, limits: ServeLimits, *, room: int, debug: bool
 ) -> None:
     """Serves the configured models until the process gets SIGTERM or SIGINT; running requests are answered first.
 

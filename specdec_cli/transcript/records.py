@@ -51,7 +51,7 @@ class ModelInfo(Record):
     serves: Text | None = maybe("the model that the server says it runs; null: no server")
     dtype: str = Field(description="number format of the weights; int4/bfloat16: quantised, with the rest in bfloat16")
     device: str = Field(description="where it ran")
-    weights: Text | None = maybe("fingerprint of their files, which tells them from others; null: unknown")
+    weights: Text | None = maybe("fingerprint of their files; null: unknown")
     graphs: Text | None = maybe(
         "cuda: short forwards ran as CUDA graphs; compiled: of compiled steps; eager: as such, on a CPU; null: none"
     )
@@ -107,7 +107,7 @@ class Totals(Record):
     network_ms: Figure | None = maybe("time on the network, ms; null for a loaded cloud")
     near_ties: int | None = maybe("sum over the rounds; null if nothing was verified")
     guessed: int | None = maybe("tokens guessed from earlier captions and scored with the next one")
-    guesses_kept: int | None = maybe("of these, those that stood, each of which saved a forward")
+    guesses_kept: int | None = maybe("of these, correct ones, each of which saved a forward")
     forwards_edge: int | None = Field(description="runs of the edge's language model, prefill included")
     forwards_cloud: int | None = Field(description="runs of the cloud's language model, prefill included")
     encoder_passes: EncoderPasses
@@ -120,7 +120,9 @@ class Timing(Record):
     load_s: Figure | None = Field(description="loading the models, s, once per process")
     audio_s: Figure | None = Field(description="decoding, resampling and log-mel features, s")
     prefill_edge_ms: Figure | None = Field(description="the edge reading clip and prompt, audio tower included, ms")
-    prefill_cloud_ms: Figure | None = Field(description="the same for the cloud; null if not asked, or not known")
+    prefill_cloud_ms: Figure | None = Field(
+        description="the same for the cloud; null if it was not called, or if that is unknown"
+    )
     forwards_edge_ms: Figure | None = Field(description="sum of all of the edge's forwards, audio tower included, ms")
     forwards_cloud_ms: Figure | None = Field(description="sum of all of the cloud's forwards, ms")
     ttft_ms: Figure | None = Field(description="from the start of decoding to the first committed token, ms")
@@ -184,7 +186,7 @@ class ClassScores(Record):
 
     by: Decider = Field(description="the model that decided")
     classes: dict[str, Figure] = Field(description="class -> probability; with `other` they add up to 1")
-    other: Figure = Field(description="probability of words that name no class, or none that can be told")
+    other: Figure = Field(description="probability of words that name no class, or an unknown one")
     temperature: Figure | None = maybe("T of the calibration, p^(1/T) scaled to the same sum; null: not calibrated")
     edge: str | None = maybe("class that the edge drafted, if it differs; null: none, or it was not verified")
 
@@ -298,7 +300,7 @@ class Transcript(TranscriptHead):
 
     @property
     def woken(self) -> bool:
-        """Whether the cloud worked on the clip: a block escalated, or the cloud read the clip before any."""
+        """Whether the cloud worked on the clip: a block escalated, or the cloud encoded the clip before any."""
         return self.totals is not None and (self.totals.forwards_cloud or self.totals.escalations or 0) > 0
 
     @property

@@ -48,7 +48,7 @@ class Round(Record):
     gate_values: tuple[Figure, ...]
     """the gate's own figure per drafted token, in its unit"""
     escalated: bool
-    """whether the cloud got the block for a reason"""
+    """whether a gate, a loop or a refusal sent the block to the cloud"""
     reason: Reason | None
     """why the cloud got the block; null if it did not, or only because no edge can write it"""
     accepted: Annotated[int, Field(ge=0)]
@@ -76,7 +76,7 @@ class Round(Record):
     candidates: _Known[tuple[tuple[int, Figure], ...]] = ()
     """most likely tokens at each drafted one: [id, probability]"""
     near_ties: int | None = None
-    """positions whose two best scores the cloud's number format cannot tell apart"""
+    """positions whose two best scores the cloud's number format cannot distinguish"""
     bytes_up: int | None = None
     """sent for this round, repeats included; null for a loaded cloud"""
     bytes_down: int | None = None
@@ -90,7 +90,7 @@ class Round(Record):
     committed_text: str = ""
     """text added, without special tokens; half a character comes with its rest"""
     draft_pieces: _Known[str] = ()
-    """text of each drafted token; bytes that are no character yet are U+FFFD"""
+    """text of each drafted token; bytes of an incomplete character are U+FFFD"""
     committed_pieces: _Known[str] = ()
     """text of each committed token, likewise"""
 

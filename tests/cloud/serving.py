@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from specdec_cli.cloud.protocol import BlockRequest, ClipRequest, as_sent
-from specdec_cli.cloud.verify_server import VerifyServer
+from specdec_cli.cloud.verify_client import VerifyClient
 from specdec_cli.config import Server
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.serve.app import Offer
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.server import Place, bind, server
+from specdec_cli.serve.server import ServerAddress, bind, server
 from specdec_cli.serve.verification import Service
 from tests.laws.cases import Case
 from tests.waiting import until
@@ -25,7 +25,7 @@ class Running:
     """The product's own server on a free port of this machine, run by a thread instead of a process."""
 
     def __init__(self, offer: Offer, token: str | None = None) -> None:
-        place = Place("127.0.0.1", 0)
+        place = ServerAddress("127.0.0.1", 0)
         self._socket, self._server = bind(place), server(offer, place, token)
         self.port = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -61,9 +61,9 @@ def serving(model: AudioLM, **settings: Any) -> Iterator[Served]:
 
 
 @contextmanager
-def remote_cloud(url: str, edge: AudioLM, *, own: bool = False, **settings: Any) -> Iterator[VerifyServer]:
+def remote_cloud(url: str, edge: AudioLM, *, own: bool = False, **settings: Any) -> Iterator[VerifyClient]:
     """A client of a server, with the edge's processor."""
-    cloud = VerifyServer(Server(url=url, **{"timeout_s": 20.0, **settings}), edge.processor, own=own)
+    cloud = VerifyClient(Server(url=url, **{"timeout_s": 20.0, **settings}), edge.processor, own=own)
     try:
         yield cloud
     finally:

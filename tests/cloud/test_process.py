@@ -21,13 +21,13 @@ import pytest
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.http import RefusedError, failure_of
-from specdec_cli.cloud.verify_server import VerifyServer
+from specdec_cli.cloud.verify_client import VerifyClient
 from specdec_cli.config import Server, load_config
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.errors import ConfigError
 from specdec_cli.serve import server
 from specdec_cli.serve.limits import ServeLimits
-from specdec_cli.serve.server import Place
+from specdec_cli.serve.server import ServerAddress
 from tests.cli.status import exit_code
 from tests.cloud.stand_in import answering
 from tests.laws.test_wire_law import rounded
@@ -131,7 +131,7 @@ def test_captions_are_those_of_one_process(process):
 
 
 def test_a_transcript_describes_a_cloud_that_answered_late(process):
-    with patch.object(VerifyServer, "start"):  # as if nothing had listened yet
+    with patch.object(VerifyClient, "start"):  # as if nothing had listened yet
         late = captioner(process.url, **process.client, decoding__mode="lossless")
     assert late.setup.models.cloud.serves is None
     found = late.run_samples(voice(5), RATE).finish().models.cloud
@@ -146,7 +146,7 @@ def test_a_transcript_describes_a_cloud_that_answered_late(process):
 
 
 def test_a_server_that_says_it_is_ready_takes_connections(monkeypatch):
-    place, pair, reached = Place("127.0.0.1", 0), mini_pair(), list[str]()
+    place, pair, reached = ServerAddress("127.0.0.1", 0), mini_pair(), list[str]()
 
     def connect(name: str, **fields: object) -> None:
         if name == "ready":

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from specdec_cli.cloud.remote import Call, RemoteModel, RemoteVerifier
-from specdec_cli.cloud.verify_server import VerifyServer
+from specdec_cli.cloud.verify_client import VerifyClient
 from specdec_cli.config import Server
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.remote import RemoteClip
@@ -143,7 +143,7 @@ def faulty(served: Served, fault: Fault) -> Iterator[str]:
         yield url
 
 
-def assert_degraded(case: Case, link: VerifyServer, said: str) -> None:
+def assert_degraded(case: Case, link: VerifyClient, said: str) -> None:
     """The clip is the edge's and says why; a required cloud fails it."""
     rounds, end = collect(far_loop(case, link).run())
     assert end.degraded is not None
@@ -355,7 +355,7 @@ def test_a_probe_calls_a_server_that_failed_and_says_what_to_do(case):
 def test_a_cloud_of_another_kind_is_refused_with_both_names(monkeypatch, case, served, changed, error, said):
     monkeypatch.setattr(served.service, "info", served.service.info.model_copy(update=changed))
     with pytest.raises(error, match=said) as caught:
-        VerifyServer(Server(url=served.url, timeout_s=60.0), case.edge.processor, own=False)
+        VerifyClient(Server(url=served.url, timeout_s=60.0), case.edge.processor, own=False)
     for name in (case.edge.name, case.cloud.name, served.url):
         assert name in str(caught.value)
 

@@ -68,7 +68,7 @@ def test_evidence_is_that_of_the_distribution(size):
     if len(impossible):
         at, id_ = impossible[0].tolist()
         (row,) = read(scores[at : at + 1], ids=torch.tensor([id_]))
-        assert (row.asked, row.score) == (id_, -math.inf)
+        assert (row.token, row.score) == (id_, -math.inf)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

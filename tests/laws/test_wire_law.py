@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from specdec_cli.cloud.verify_server import VerifyServer
+from specdec_cli.cloud.verify_client import VerifyClient
 from specdec_cli.decoding.assemble import build_loop
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.loop import Loop
@@ -40,14 +40,14 @@ class Servers:
         self._served = cache(self._serve)
         self._linked = cache(self._link)
 
-    def link(self, case: Case) -> VerifyServer:
+    def link(self, case: Case) -> VerifyClient:
         """A client for the edge of a case, of a server of its cloud."""
         return self._linked(case.cloud, case.edge)
 
     def _serve(self, model: AudioLM) -> Served:
         return self._stack.enter_context(serving(model))
 
-    def _link(self, model: AudioLM, edge: AudioLM) -> VerifyServer:
+    def _link(self, model: AudioLM, edge: AudioLM) -> VerifyClient:
         return self._stack.enter_context(remote_cloud(self._served(model).url, edge))
 
 
@@ -71,7 +71,7 @@ def as_sent(case: Case) -> Case:
     return replace(case, cloud_prompt=rounded(case.cloud_prompt))
 
 
-def far_loop(case: Case, link: VerifyServer, engine: Engine | None = None) -> Loop:
+def far_loop(case: Case, link: VerifyClient, engine: Engine | None = None) -> Loop:
     """The loop of a case over the wire."""
     pair = Pair.of(case.edge, link)
     assert pair.vocab_size == case.pair.vocab_size
@@ -176,7 +176,7 @@ def test_clips_in_flight_together_disturb_each_other_in_nothing(servers):
         cases = [make_case(number, mode="lossless" if number % 2 else "hybrid") for number in range(first, first + 8)]
         links = [servers.link(case) for case in cases]
 
-        def decode(case: Case, link: VerifyServer, models: Engine) -> tuple[list[Block], Finished]:
+        def decode(case: Case, link: VerifyClient, models: Engine) -> tuple[list[Block], Finished]:
             with models.clip():
                 return collect(far_loop(case, link, models).run())
 

@@ -23,10 +23,10 @@ from specdec_cli.types import ModelWork
 _MOST_PROBABILITY: Final = 1.001  # of a few tokens together, each rounded
 
 
-class ServerVerifier(RemoteVerifier):
+class ServedVerifier(RemoteVerifier):
     """Verifies the blocks of one clip with a session of a verify server. See `RemoteVerifier`."""
 
-    def __init__(self, server: VerifyServer, clip: RemoteClip) -> None:
+    def __init__(self, server: VerifyClient, clip: RemoteClip) -> None:
         super().__init__(Call(server))
         self._server, self._clip = server, clip
         self._path = f"/v1/sessions/{uuid.uuid4().hex}"  # nobody can guess it
@@ -39,7 +39,7 @@ class ServerVerifier(RemoteVerifier):
         return replace(self._done, bytes_up=self._call.traffic.bytes_up)
 
     def close(self) -> None:
-        """Ends the running call, and lets the server forget the clip, without waiting for either."""
+        """Ends the running call and has the server drop the clip, without waiting for either."""
         super().close()
         if self._call.traffic.bytes_up:
             self._call.send("DELETE", self._path)
@@ -111,7 +111,7 @@ class ServerVerifier(RemoteVerifier):
         )
 
 
-class VerifyServer(RemoteModel):
+class VerifyClient(RemoteModel):
     """The model behind `specdec serve`. See `RemoteModel`. Also raises TokenizerMismatchError."""
 
     content_type, most_bytes = "application/octet-stream", 1 << 16
@@ -127,8 +127,8 @@ class VerifyServer(RemoteModel):
             return None
         return f"its server reads captions by the lexicon {self.lexicon}, and this run by {lexicon}"
 
-    def verifier(self, clip: RemoteClip) -> ServerVerifier:
-        return ServerVerifier(self, clip)
+    def verifier(self, clip: RemoteClip) -> ServedVerifier:
+        return ServedVerifier(self, clip)
 
     def require_fit(self, call: Call) -> None:
         info, mine = call.fetch("GET", "/v1/info", partial(parse, wire.Info)), self.processor
