@@ -24,6 +24,7 @@ from specdec_cli.console.theme import (
     EOS,
     FAIL,
     GOOD,
+    HEARD,
     JOINT,
     NEWLINE,
     NOTICE,
@@ -46,10 +47,12 @@ LABEL: Final = 8
 """Cells before the tokens of a row, for the names of figures; a longer name is cut."""
 _WIDEST: Final = 110
 _MOST_TOKENS: Final = 8  # of a row
+_LEAST_SHOWN: Final = 0.005  # of a figure, which else would read 0.00
 _EOS = re.compile(r"<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|</s>|<eos>")
 _CLAUSE_ENDS: Final = frozenset(",;:.!?，、；：。！？…")
 SIGNS_LEGEND: Final = (
     "edge\xa0unmarked  ✓accepted  ✗rejected  -not\xa0judged  →corrected  +bonus  "
+    f"{HEARD}by\xa0the\xa0sound\xa0(the\xa0model's\xa0own\xa0word)  "
     f"{JOINT}\xa0between\xa0tokens  {EOS}\xa0end"
 )
 _FIGURES: Final = {
@@ -89,24 +92,27 @@ def shown(piece: str) -> str:
 def cells_of(round_: Round, settings: Mapping[str, object]) -> Iterator[TokenCell]:
     """The tokens of a round in the order of the text, each run of one fate behind its sign."""
     before: tuple[str, Fate | None] = (" ", None)
-    for piece, fate, entropy, value in tokens(round_):
+    for piece, fate, entropy, value, banned in tokens(round_):
         mark = (SIGNS[fate], STYLES[fate].replace(" strike", "")) if fate != before[1] else ("", "")
         word = shown(piece)
         joined = not (mark[0] or before[0].endswith((" ", "\n")) or piece.startswith((" ", "\n")))
         figure = _figure(round_, entropy, value, settings)
         written = "" if fate in ("rejected", "cut") or word == EOS else piece
-        yield TokenCell(Text.assemble(mark, (word, STYLES[fate])), joined, figure, written)
+        text = Text.assemble(mark, (word, STYLES[fate]))
+        if banned is not None:
+            text = Text.assemble(mark, (HEARD, NOTICE), (word, STYLES[fate]), (f" ({shown(banned)})", DIM))
+        yield TokenCell(text, joined, figure, written)
         before = piece, fate
 
 
 def _figure(round_: Round, entropy: float | None, own: float | None, settings: Mapping[str, object]) -> Text:
-    """`0.42`, and `1.64!` where the token by itself crosses the gate's threshold."""
+    """`0.42`, `1.64!` where the token by itself crosses the gate's threshold, and nothing for 0.00."""
     gate, threshold = str(settings.get("gate")), threshold_of(settings, waking=round_.waking)
     if (value := own if gate in _FIGURES else entropy) is None:
         return Text()
     if threshold is not None and (gate in _FIGURES or gate == "entropy") and crosses(gate, value, threshold):
         return Text(f"{value:.2f}!", ABOVE)
-    return Text(f"{value:.2f}", BELOW)
+    return Text(f"{value:.2f}", BELOW) if abs(value) >= _LEAST_SHOWN else Text()
 
 
 def token_rows(
@@ -156,7 +162,7 @@ def threshold_of(settings: Mapping[str, object], *, waking: bool = False) -> flo
 def figures_legend(settings: Mapping[str, object]) -> str:
     """A legend: which figure stands under the words, and what marks a token that crosses the threshold."""
     name, meaning = _FIGURES.get(str(settings.get("gate")), ("entropy", "of each token, nats"))
-    return f"{name} {meaning}; !\xa0beyond the gate's threshold"
+    return f"{name} {meaning}; blank: 0.00; !\xa0beyond the gate's threshold"
 
 
 def against_sound(claims: Sequence[Claim]) -> Text:
@@ -220,19 +226,17 @@ def _named(name: str, body: Text) -> Prose:
 
 def verdict_of(round_: Round, settings: dict[str, object]) -> str:
     """The gate's decision on a draft, in words, with the figure and the threshold that decided it."""
-    outcome = "the cloud verifies the draft" if round_.escalated else "the draft is kept"
+    outcome = "the cloud is called" if round_.escalated else "kept"
     gate = str(settings.get("gate"))
     if round_.reason in _WITHOUT_FIGURE:
-        return f"{round_.reason}: {outcome}"
+        return f"{outcome}: {round_.reason}"
     threshold, value = threshold_of(settings, waking=round_.waking), round_.gate_value
     if value is None or threshold is None:
         return outcome
     crossed = crosses(gate, value, threshold)
-    escalates, keeps = ("at or below", "above") if gate in LOW_IS_UNSURE else ("at or above", "below")
-    if gate == "random":
-        escalates, keeps = "below", "at or above"
     if crossed and not round_.escalated:
         outcome += " without the cloud"
-    elif not round_.escalated and settings.get("k") == "whole" and not round_.index:
-        outcome += ", the cloud is not called"
-    return f"{gate} {value:.2f}, {escalates if crossed else keeps} {threshold:g}: {outcome}"
+    escalates, keeps = ("≤", ">") if gate in LOW_IS_UNSURE else ("≥", "<")
+    if gate == "random":
+        escalates, keeps = "<", "≥"
+    return f"{outcome}: {value:.2f} {escalates if crossed else keeps} {threshold:g}"

@@ -81,8 +81,8 @@ class Round(Record):
     """sent for this round, repeats included; null for a loaded cloud"""
     bytes_down: int | None = None
     """received for it; null for a loaded cloud"""
-    sound: tuple[tuple[int, int], ...] = ()
-    """[place, id]: a committed token, and the likeliest one in its place, which the sound banned"""
+    sound: tuple[tuple[int, int, str], ...] = ()
+    """[place, id, text]: a committed token, and the likeliest one in its place, which the sound banned"""
     waking: bool = False
     """whether the gate decided by the wake threshold, on the first call"""
     draft_text: str = ""
@@ -122,7 +122,11 @@ class Round(Record):
             near_ties=None if verdict is None else verdict.near_ties,
             bytes_up=None if verdict is None else verdict.bytes_up,
             bytes_down=None if verdict is None else verdict.bytes_down,
-            sound=tuple((at, token.instead) for at, token in enumerate(block.tokens) if token.instead is not None),
+            sound=tuple(
+                (at, token.instead, writer.token_text(token.instead))
+                for at, token in enumerate(block.tokens)
+                if token.instead is not None
+            ),
             waking=state is not None and state.waking,
             draft_text=writer.text(draft.ids),
             committed_text=committed_text,

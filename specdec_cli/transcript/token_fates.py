@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import zip_longest
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.round import Round
@@ -35,19 +35,27 @@ _SHOWN: Final = (
 )
 
 
-def tokens(round_: Round) -> Iterator[tuple[str, Fate, float | None, float | None]]:
-    """Yields text, fate, entropy (nats) and gate's figure of each token of a round, in the order of the text.
+class Token(NamedTuple):
+    """One token of a round; a figure is None if the token was not drafted."""
 
-    A rejected token comes before the one that replaced it. Tokens that were not drafted have no figures.
-    """
+    text: str
+    fate: Fate
+    entropy: float | None  # nats
+    value: float | None  # the gate's figure
+    banned: str | None  # text of the likeliest token in its place, if the sound banned that
+
+
+def tokens(round_: Round) -> Iterator[Token]:
+    """Yields the tokens of a round in the order of the text; a rejected one comes before the one that replaced it."""
     draft, committed, source = round_.draft_pieces, round_.committed_pieces, round_.source
+    banned = {place: text for place, _, text in round_.sound}
     stood = min(len(committed), len(source), round_.accepted)
     figures = dict(enumerate(zip_longest(round_.entropy, round_.gate_values)))
     for index, piece in enumerate((*committed[:stood], *draft[stood:])):
         fate = source[index] if index < stood else "rejected" if "corrected" in source and index == stood else "cut"
-        yield piece, fate, *figures.get(index, (None, None))
-    for piece, origin in zip(committed[stood:], source[stood:], strict=False):
-        yield piece, origin, None, None
+        yield Token(piece, fate, *figures.get(index, (None, None)), banned.get(index) if index < stood else None)
+    for place, (piece, origin) in enumerate(zip(committed[stood:], source[stood:], strict=False), stood):
+        yield Token(piece, origin, None, None, banned.get(place))
 
 
 def run_view(transcript: Transcript) -> dict[str, Any]:

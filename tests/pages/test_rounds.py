@@ -48,7 +48,12 @@ def record(draft: str, committed: str, source: str, accepted: int, **more: Any) 
     ],
 )
 def test_every_token_has_its_fate_and_the_figures_of_who_drafted_it(round_, expected):
-    assert ", ".join(" ".join(map(str, token)) for token in tokens(record(*round_))) == expected
+    assert ", ".join(" ".join(map(str, token[:4])) for token in tokens(record(*round_))) == expected
+
+
+def test_what_the_sound_banned_belongs_to_the_token_in_its_place():
+    round_ = record("a b c", "a X", "accepted corrected", 1, sound=[(0, 7, "d"), (1, 8, "e")])
+    assert [(token.text, token.banned) for token in tokens(round_)] == [("a", "d"), ("b", None), ("c", None), ("X", "e")]
 
 
 def test_without_single_pieces_the_text_stands_whole(runs):
@@ -63,6 +68,6 @@ def test_committed_tokens_spell_the_caption(runs, mode):
     for transcript in runs[mode]:
         view = run_view(transcript)
         every = [token for each in view["rounds"] for token in each["tokens"]]
-        committed = [piece for piece, fate, _, _ in every if fate not in ("rejected", "cut")]
+        committed = [piece for piece, fate, *_ in every if fate not in ("rejected", "cut")]
         assert "".join(piece for piece in committed if not piece.startswith("<|")).strip() == transcript.caption
         assert len(committed) == transcript.totals.tokens

@@ -30,7 +30,7 @@ function wordsOf(round, { gate }) {
   const words = [];
   for (const each of tokensOf.get(round)) {
     const element = token(each, { gate }, { threshold: thresholdOf(round, gate) });
-    if (document.documentElement.lang === "zh") element.title = `${WORDS.fates[each[1]][2]}${each[2] === null ? "" : `；熵 ${each[2].toFixed(3)}`}`;
+    if (document.documentElement.lang === "zh") element.title = `${WORDS.fates[each[1]][2]}${each[4] === null ? "" : `；由声音选定，模型原本写 ${shown(each[4])}`}${each[2] === null ? "" : `；熵 ${each[2].toFixed(3)}`}`;
     if (words.length && /^\p{P}+$/u.test(each[0])) words.at(-1).push(element);
     else words.push([element]);
   }
@@ -44,10 +44,12 @@ function blockOf(round, run) {
 }
 
 function legendOf(rounds, { gate }) {
-  const found = new Set(rounds.flatMap((round) => tokensOf.get(round).map((each) => each[1])));
+  const tokens = rounds.flatMap((round) => tokensOf.get(round));
+  const found = new Set(tokens.map((each) => each[1]));
   const figure = gate.name === "class-entropy" ? say("entropy over classes in nats", "类别间的熵（nats）") : say("entropy in nats", "熵（nats）");
   const line = barsOf({ gate }, gate.threshold).threshold === null ? "" : say(", the dashed line is the threshold", "，虚线为阈值");
   const keys = keysOf(found, (fate) => say(fate.replace("_", " "), "词"), (fate) => say(...WORDS.fates[fate].slice(1)));
+  keys.push(...heardKey(tokens, say("chosen by the sound (the model's own word)", "由声音选定（模型原本的词）")));
   const texts = [say(`Bars: ${figure}${line}.`, `柱：${figure}${line}。`), say("Beside each verdict: the gate's figure of the block and its threshold, the draft's largest entropy, the time.", "结论旁：该块的门控值与阈值、草稿的最大熵、用时。")];
   return [...keys, ...texts.map((text) => html("span", { class: "key meaning" }, text))];
 }

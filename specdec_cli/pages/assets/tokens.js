@@ -1,5 +1,6 @@
 // A run's text token by token: fate by colour, sign and underline, what the gate looked at beneath.
 
+const HEARD = "♪";
 const FULL_SCALE = 3; // nats of a full bar where no threshold gives the scale
 const END = /^(<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|<\/s>|<eos>)$/;
 
@@ -30,23 +31,31 @@ function gateBar(value, threshold, over) {
   return html("span", { class: `bar${threshold === null ? " free" : ""}${over ? " over" : ""}` }, level);
 }
 
-// A token's text behind the sign of its fate.
-function fated(fate, text) {
+// A token's text behind the sign of its fate; `banned`: the model's own word, where the sound chose another.
+function fated(fate, text, banned = null) {
   const sign = WORDS.fates[fate][0];
-  return html("span", { class: "text" }, sign ? html("span", { class: "sign", "aria-label": fate }, sign) : null, html("span", { class: "piece" }, text));
+  return html(
+    "span",
+    { class: "text" },
+    sign ? html("span", { class: "sign", "aria-label": fate }, sign) : null,
+    banned === null ? null : html("span", { class: "sign heard" }, HEARD),
+    html("span", { class: "piece" }, text),
+    banned === null ? null : html("span", { class: "banned" }, ` (${banned})`),
+  );
 }
 
-function token([piece, fate, entropy, score], run, round) {
+function token([piece, fate, entropy, score, banned], run, round) {
   const { own, threshold } = barsOf(run, round.threshold);
   const value = own ? score : entropy;
   const over = unsure(run.gate, round.threshold, score);
   const facts = [WORDS.fates[fate][1]];
+  if (banned !== null) facts.push(`chosen by the sound; the model's own word is ${shown(banned)}`);
   if (entropy !== null) facts.push(`entropy ${entropy.toFixed(3)} nats`);
   if (score !== null && run.gate.name !== "entropy" && round.threshold !== null) facts.push(`${run.gate.name} ${score.toFixed(3)}`);
   return html(
     "span",
     { class: `token ${fate}${piece.startsWith(" ") ? " apart" : ""}`, title: facts.join("; ") },
-    fated(fate, shown(piece)),
+    fated(fate, shown(piece), banned === null ? null : shown(banned)),
     value === null ? html("span", { class: "bar none" }) : gateBar(value, threshold, over),
     html("span", { class: `figure${over ? " over" : ""}` }, fixed(value, 2)),
   );
@@ -71,6 +80,12 @@ function tokenText(run, language, choose) {
   return { element: html("div", { class: "tokens", lang: language, keydown }, ...groups), groups };
 }
 
+// What marks a token that the sound chose, where there is one.
+function heardKey(tokens, meaning = "chosen by the sound (the model's own word)") {
+  if (!tokens.some(([, , , , banned]) => banned !== null)) return [];
+  return [html("span", { class: "key" }, html("span", { class: "sign heard" }, HEARD), html("span", { class: "meaning" }, meaning))];
+}
+
 // What the fates that are there look like, and mean; `named` and `meant` may be in another language.
 function keysOf(present, named = (fate) => fate.replace("_", " "), meant = (fate) => WORDS.fates[fate][1]) {
   const found = Object.keys(WORDS.fates).filter((fate) => present.has(fate));
@@ -78,11 +93,12 @@ function keysOf(present, named = (fate) => fate.replace("_", " "), meant = (fate
 }
 
 function legend(run) {
-  const present = new Set(run.rounds.flatMap((round) => round.tokens.map((each) => each[1])));
+  const tokens = run.rounds.flatMap((round) => round.tokens);
+  const present = new Set(tokens.map((each) => each[1]));
   const { own, threshold } = barsOf(run, run.gate.threshold);
   const what = own ? "entropy over classes in nats" : "entropy in nats";
   const { wake } = run.gate;
   const first = wake === null || wake === undefined ? "" : ` (${wake} for a clip's first call)`;
   const scale = threshold === null ? `, 0 to ${FULL_SCALE}.` : `. The gate escalates from the dashed line up: ${threshold}${first}.`;
-  return html("div", { class: "legend" }, ...keysOf(present), html("span", { class: "key" }, html("span", { class: "meaning" }, `Bars: ${what}${scale}`)));
+  return html("div", { class: "legend" }, ...keysOf(present), ...heardKey(tokens), html("span", { class: "key" }, html("span", { class: "meaning" }, `Bars: ${what}${scale}`)));
 }
