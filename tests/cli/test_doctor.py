@@ -78,12 +78,12 @@ def test_models_that_do_not_fit_are_told_with_what_would(specdec, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "class-entropy, threshold 1.04, whole captions drafted"),
+        ((), "class-entropy, threshold 1.09, whole captions drafted"),
         (
             ("--set", "gate.name=entropy", "--set", "gate.threshold=0.4"),
             "entropy, threshold 0.4, whole captions drafted",
         ),
-        (("-k", "3"), "class-entropy, threshold 1.04, k 3"),
+        (("-k", "3"), "class-entropy, threshold 1.09, k 3"),
     ],
 )
 def test_the_gate_is_described_as_it_works(specdec, arguments, said):

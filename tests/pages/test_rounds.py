@@ -53,7 +53,12 @@ def test_every_token_has_its_fate_and_the_figures_of_who_drafted_it(round_, expe
 
 def test_what_the_sound_banned_belongs_to_the_token_in_its_place():
     round_ = record("a b c", "a X", "accepted corrected", 1, sound=[(0, 7, "d"), (1, 8, "e")])
-    assert [(token.text, token.banned) for token in tokens(round_)] == [("a", "d"), ("b", None), ("c", None), ("X", "e")]
+    assert [(token.text, token.banned) for token in tokens(round_)] == [
+        ("a", "d"),
+        ("b", None),
+        ("c", None),
+        ("X", "e"),
+    ]
 
 
 def test_without_single_pieces_the_text_stands_whole(runs):

@@ -221,7 +221,7 @@ async function begin() {
   words();
   const found = await (await called("/page/settings")).json();
   const [min, max] = SCALES[found.gate.name] ?? [0, 1];
-  Object.assign(place("threshold"), { min, max, step: (max - min) / 100, value: found.gate.threshold ?? min });
+  Object.assign(place("threshold"), { min, max, step: 0.01, value: found.gate.threshold ?? min });
   for (const input of document.querySelectorAll('input[name="mode"]')) {
     input.parentElement.hidden = !found.modes.includes(input.value);
     input.checked = input.value === found.mode;

@@ -1,6 +1,7 @@
 // A run's text token by token: fate by colour, sign and underline, what the gate looked at beneath.
 
 const HEARD = "♪";
+const LEAST_SHOWN = 0.005; // of a figure, which else would read 0.00
 const FULL_SCALE = 3; // nats of a full bar where no threshold gives the scale
 const END = /^(<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|<\/s>|<eos>)$/;
 
@@ -57,7 +58,7 @@ function token([piece, fate, entropy, score, banned], run, round) {
     { class: `token ${fate}${piece.startsWith(" ") ? " apart" : ""}`, title: facts.join("; ") },
     fated(fate, shown(piece), banned === null ? null : shown(banned)),
     value === null ? html("span", { class: "bar none" }) : gateBar(value, threshold, over),
-    html("span", { class: `figure${over ? " over" : ""}` }, fixed(value, 2)),
+    html("span", { class: `figure${over ? " over" : ""}` }, value !== null && Math.abs(value) < LEAST_SHOWN ? "" : fixed(value, 2)),
   );
 }
 
