@@ -24,7 +24,6 @@ from specdec_cli.console.theme import (
     EOS,
     FAIL,
     GOOD,
-    HEARD,
     JOINT,
     NEWLINE,
     NOTICE,
@@ -39,7 +38,7 @@ from specdec_cli.text import clean
 from specdec_cli.times import milliseconds
 from specdec_cli.transcript.records import Started
 from specdec_cli.transcript.round import Round
-from specdec_cli.transcript.token_fates import SIGNS, Fate, tokens
+from specdec_cli.transcript.token_fates import HEARD, SIGNS, Fate, tokens
 from specdec_cli.transcript.updates import ClaimsIn
 from specdec_cli.types import LOW_IS_UNSURE, Claim
 

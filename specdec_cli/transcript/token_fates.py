@@ -27,6 +27,8 @@ SIGNS: Final[dict[Fate, str]] = {
     "cloud": "",
 }
 """Fate of a token -> the sign before a run of such tokens, in the live view and on pages."""
+HEARD: Final = "♪"
+"""The sign before a token that the sound chose, which banned a likelier one."""
 
 _UNITS: Final = {"entropy": "nats", "class-entropy": "nats", "logprob": "nats"}
 _SHOWN: Final = (

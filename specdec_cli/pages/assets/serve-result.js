@@ -49,7 +49,7 @@ function legendOf(rounds, { gate }) {
   const figure = gate.name === "class-entropy" ? say("entropy over classes in nats", "类别间的熵（nats）") : say("entropy in nats", "熵（nats）");
   const line = barsOf({ gate }, gate.threshold).threshold === null ? "" : say(", the dashed line is the threshold", "，虚线为阈值");
   const keys = keysOf(found, (fate) => say(fate.replace("_", " "), "词"), (fate) => say(...WORDS.fates[fate].slice(1)));
-  keys.push(...heardKey(tokens, say("chosen by the sound (the model's own word)", "由声音选定（模型原本的词）")));
+  keys.push(...heardKey(tokens, say(...WORDS.heard.slice(1))));
   const texts = [say(`Bars: ${figure}${line}.`, `柱：${figure}${line}。`), say("Beside each verdict: the gate's figure of the block and its threshold, the draft's largest entropy, the time.", "结论旁：该块的门控值与阈值、草稿的最大熵、用时。")];
   return [...keys, ...texts.map((text) => html("span", { class: "key meaning" }, text))];
 }

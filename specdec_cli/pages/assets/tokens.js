@@ -1,6 +1,5 @@
 // A run's text token by token: fate by colour, sign and underline, what the gate looked at beneath.
 
-const HEARD = "♪";
 const LEAST_SHOWN = 0.005; // of a figure, which else would read 0.00
 const FULL_SCALE = 3; // nats of a full bar where no threshold gives the scale
 const END = /^(<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|<\/s>|<eos>)$/;
@@ -39,7 +38,7 @@ function fated(fate, text, banned = null) {
     "span",
     { class: "text" },
     sign ? html("span", { class: "sign", "aria-label": fate }, sign) : null,
-    banned === null ? null : html("span", { class: "sign heard" }, HEARD),
+    banned === null ? null : html("span", { class: "sign heard" }, WORDS.heard[0]),
     html("span", { class: "piece" }, text),
     banned === null ? null : html("span", { class: "banned" }, ` (${banned})`),
   );
@@ -82,9 +81,9 @@ function tokenText(run, language, choose) {
 }
 
 // What marks a token that the sound chose, where there is one.
-function heardKey(tokens, meaning = "chosen by the sound (the model's own word)") {
+function heardKey(tokens, meaning = WORDS.heard[1]) {
   if (!tokens.some(([, , , , banned]) => banned !== null)) return [];
-  return [html("span", { class: "key" }, html("span", { class: "sign heard" }, HEARD), html("span", { class: "meaning" }, meaning))];
+  return [html("span", { class: "key" }, html("span", { class: "sign heard" }, WORDS.heard[0]), html("span", { class: "meaning" }, meaning))];
 }
 
 // What the fates that are there look like, and mean; `named` and `meant` may be in another language.
