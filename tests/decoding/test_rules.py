@@ -62,6 +62,11 @@ def test_the_typical_floor_falls_where_the_cloud_is_unsure():
         assert found[0] == accepted
 
 
+def test_the_typical_floor_is_never_above_its_epsilon():
+    cloud = _logs([0.5, 0.308, 0.1, 0.092], [0.25] * 4)  # H = 1.159 nats, 0.3 e^-H = 0.094
+    assert _accepted((3,), cloud, AcceptanceRules(rule="typical"))[0] == 1
+
+
 def test_rank_ties_count_for_the_draft_and_impossible_tokens_never_pass():
     tied = torch.tensor([[1.0, 1.0, 1.0, -math.inf], [0.0, 0.0, 0.0, 0.0]])
     rules = AcceptanceRules(rule="rank", rank=4)
