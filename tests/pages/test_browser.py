@@ -210,9 +210,8 @@ def test_search_sort_and_steps(browser, page, tmp_path):
     opened = visit(browser, page, tmp_path)
     tab = opened.tab
     opened.go("clips")
-    shares = [
-        clip["disagreement"] for clip in tab.evaluate("JSON.parse(document.getElementById('data').textContent).clips")
-    ]
+    clips = tab.evaluate("JSON.parse(document.getElementById('data').textContent).clips")
+    shares = [clip["disagreement"] for clip in clips]
     tab.locator("#sort").select_option("disagreement")
     order = [int(item.get_attribute("value")) for item in tab.locator("#list li").all()]
     assert [shares[number - 1] for number in order] == sorted(shares, reverse=True)
@@ -230,6 +229,13 @@ def test_search_sort_and_steps(browser, page, tmp_path):
     assert tab.locator("#found").inner_text() == "1 of 3 clips"
     tab.locator("#search").fill("no such words")
     assert tab.locator("#list li").count() == 0
+    tab.locator("#search").fill("")
+    known = [(clip["labels"]["edge"], clip["reference_labels"]) for clip in clips]
+    wrong = [number for number, (named, true) in enumerate(known, 1) if any(named[each] != true[each] for each in true)]
+    tab.locator("#wrong").select_option("edge")
+    assert sorted(int(item.get_attribute("value")) for item in tab.locator("#list li").all()) == wrong != []
+    tab.locator("#wrong").select_option("cloud")
+    assert tab.locator("#list li").count() == 0  # the references name what the cloud names
     opened.close()
 
 
