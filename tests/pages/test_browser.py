@@ -147,7 +147,7 @@ def test_a_walk_through_the_report(browser, page, tmp_path, size, scheme):
         card = tab.locator(f"#view-clip section[aria-label={mode}]")
         assert card.locator(".caption").is_visible()
         assert card.locator(".token .bar").first.is_visible()
-        assert card.locator(".block.draft").first.is_visible()
+        assert card.locator(".tokens .round").first.is_visible()
     bar = tab.locator("#view-clip section[aria-label=hybrid] .token .bar:not(.none)").first
     assert bar.bounding_box()["height"] >= 24
     line = "(bar) => { const look = getComputedStyle(bar, '::after'); return [look.borderTopStyle, look.top]; }"
