@@ -235,6 +235,8 @@ def main() -> None:
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+    except BrokenPipeError:
+        raise SystemExit(_flushed(debug) or BROKEN_PIPE_STATUS) from None
     except Exception as error:
         closed = isinstance(error, io.UnsupportedOperation) and not sys.stdout.writable()
         known = ConfigError("Standard output is closed.", hint=_OPEN) if closed else as_specdec_error(error)

@@ -65,7 +65,7 @@ def test_a_reader_that_leaves_ends_the_run_quietly(recordings, tmp_path, command
             ("caption missing", 2, (0,)),
             ("caption -", 2, (0,)),
             ("caption missing", 2, (1, 2)),
-            ("config show", 0, (1,)),
+            ("config show", 2, (1,)),
         ],
         2,
     ),
