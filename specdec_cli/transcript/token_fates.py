@@ -37,7 +37,7 @@ _SHOWN: Final = (
 )
 
 
-class Token(NamedTuple):
+class ShownToken(NamedTuple):
     """One token of a round; a figure is None if the token was not drafted."""
 
     text: str
@@ -47,7 +47,7 @@ class Token(NamedTuple):
     banned: str | None  # text of the likeliest token in its place, if the sound banned that
 
 
-def tokens(round_: Round) -> Iterator[Token]:
+def tokens(round_: Round) -> Iterator[ShownToken]:
     """Yields the tokens of a round in the order of the text; a rejected one comes before the one that replaced it."""
     draft, committed, source = round_.draft_pieces, round_.committed_pieces, round_.source
     banned = {place: text for place, _, text in round_.sound}
@@ -55,9 +55,9 @@ def tokens(round_: Round) -> Iterator[Token]:
     figures = dict(enumerate(zip_longest(round_.entropy, round_.gate_values)))
     for index, piece in enumerate((*committed[:stood], *draft[stood:])):
         fate = source[index] if index < stood else "rejected" if "corrected" in source and index == stood else "cut"
-        yield Token(piece, fate, *figures.get(index, (None, None)), banned.get(index) if index < stood else None)
+        yield ShownToken(piece, fate, *figures.get(index, (None, None)), banned.get(index) if index < stood else None)
     for place, (piece, origin) in enumerate(zip(committed[stood:], source[stood:], strict=False), stood):
-        yield Token(piece, origin, None, None, banned.get(place))
+        yield ShownToken(piece, origin, None, None, banned.get(place))
 
 
 def run_view(transcript: Transcript) -> dict[str, Any]:
