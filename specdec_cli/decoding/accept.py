@@ -44,11 +44,12 @@ def says_same(token: int, own: int, groups: Synonyms) -> bool:
 def accepts(rules: AcceptanceRules, rule: AcceptanceName, row: RowFigures, synonyms: Synonyms) -> bool:
     """Whether a rule accepts the drafted token of a row of the cloud's; any rule but sampling.
 
-    For `rank` the row names at least that many tokens, and for `typical` it was read with its doubt.
+    For `rank` the row names at least that many tokens, for `prob` one, and for `typical` it was read with its doubt.
     """
     if rule in ("greedy", "class"):
         return says_same(row.token, row.id, synonyms if rule == "class" else NO_SYNONYMS)
-    p = math.exp(row.score - row.log_sum)
+    assert row.logprob is not None
+    p = math.exp(row.logprob)
     if rule == "rank":  # of equal ones all are accepted
         return p > 0 and (len(row.candidates) < rules.rank or p >= row.candidates[rules.rank - 1][1])
     if rule == "prob":

@@ -30,68 +30,49 @@ from specdec_cli.prompts import Language
 from specdec_cli.types import Decider
 
 
-def build_loop(
-    pair: Pair,
-    config: Config,
-    edge_prompt: Prompt | None,
-    cloud_prompt: Callable[[], Prompt] | None,
-    gate: Gate | None = None,
-    *,
-    engine: Engine | None = None,
-    top_n: int = 0,
-    synonyms: Synonyms = NO_SYNONYMS,
-    language: Language | None = None,
-    instruction: str | None = None,
-    sound: MeasuredSound | None = None,
-) -> Loop:
-    """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
-
-    Args:
-        gate: the gate of all clips; None: the configured one, without groups of tokens.
-        engine: makes the forwards together with those of other clips; None: the sessions make them.
-        top_n: most likely tokens to name at each committed one.
-        synonyms: groups of tokens, for the acceptance rule class.
-        language, instruction: of the caption; None: the configured ones.
-        sound: bans tokens of both models; None: nothing does.
-    """
-    mode = config.decoding.mode
-    asked = config.instruction() if instruction is None else instruction
-    clip = ClipModels(pair, config, asked, engine, top_n, synonyms, sound)
-    drafts_end, text_ends = ends_of(pair, config)
-    gate = replace(gate or Gate.of(config), generator=gate_generator(config, edge_prompt))
-    drafter, verifier = None, None
-    if mode == "cloud":
-        assert cloud_prompt is not None
-        if pair.local("cloud") is None:
-            verifier = clip.verifier(cloud_prompt, text_ends)
-        else:
-            drafter = clip.drafter("cloud", cloud_prompt(), text_ends, gate)
-    else:
-        assert edge_prompt is not None
-        drafter = clip.drafter("edge", edge_prompt, drafts_end, gate)
-    if mode in ("hybrid", "lossless"):
-        assert cloud_prompt is not None
-        verifier = clip.verifier(cloud_prompt, text_ends)
-    # in lossless mode a draft is kept once the cloud has failed
-    kept_ids = pair.edge.processor.eos_ids if pair.edge and mode in ("hybrid", "lossless") else ()
-    spoken = (language or config.prompt.language) if config.closes else None
-    stop = StopRules(config.decoding, text_ends, pair.processor.text, spoken, kept_ids)
-    aside = nullcontext if engine is None else engine.step_aside
-    prefill = CloudPrefill(config.decoding.cloud_prefill, aside)
-    return Loop(drafter, verifier, gate, stop, config.decoding, prefill, top_n)
-
-
 @dataclass(frozen=True, slots=True)
 class ClipModels:
-    """Makes the drafter and the verifier of one clip; for the fields see `build_loop`."""
+    """The models and settings of one clip, as its loop needs them."""
 
     pair: Pair
     config: Config
-    instruction: str
-    engine: Engine | None = None
-    top_n: int = 0
-    synonyms: Synonyms = field(default_factory=dict)
-    sound: MeasuredSound | None = None
+    engine: Engine | None = None  # makes the forwards together with those of other clips; None: the sessions make them
+    top_n: int = 0  # most likely tokens to name at each committed one
+    synonyms: Synonyms = field(default_factory=dict)  # groups of tokens, for the acceptance rule class
+    language: Language | None = None  # of the caption; None: the configured one
+    instruction: str | None = None  # None: the configured one
+    sound: MeasuredSound | None = None  # bans tokens of both models; None: nothing does
+
+    def loop(
+        self, edge_prompt: Prompt | None, cloud_prompt: Callable[[], Prompt] | None, gate: Gate | None = None
+    ) -> Loop:
+        """The loop, with fresh sessions of the models that `decoding.mode` uses.
+
+        `gate`: that of all clips; None: the configured one, without groups of tokens.
+        """
+        pair, config, mode = self.pair, self.config, self.config.decoding.mode
+        drafts_end, text_ends = ends_of(pair, config)
+        gate = replace(gate or Gate.of(config), generator=gate_generator(config, edge_prompt))
+        drafter, verifier = None, None
+        if mode == "cloud":
+            assert cloud_prompt is not None
+            if pair.local("cloud") is None:
+                verifier = self.verifier(cloud_prompt, text_ends)
+            else:
+                drafter = self.drafter("cloud", cloud_prompt(), text_ends, gate)
+        else:
+            assert edge_prompt is not None
+            drafter = self.drafter("edge", edge_prompt, drafts_end, gate)
+        if mode in ("hybrid", "lossless"):
+            assert cloud_prompt is not None
+            verifier = self.verifier(cloud_prompt, text_ends)
+        # in lossless mode a draft is kept once the cloud has failed
+        kept_ids = pair.edge.processor.eos_ids if pair.edge and mode in ("hybrid", "lossless") else ()
+        spoken = (self.language or config.prompt.language) if config.closes else None
+        stop = StopRules(config.decoding, text_ends, pair.processor.text, spoken, kept_ids)
+        aside = nullcontext if self.engine is None else self.engine.step_aside
+        prefill = CloudPrefill(config.decoding.cloud_prefill, aside)
+        return Loop(drafter, verifier, gate, stop, config.decoding, prefill, self.top_n)
 
     def drafter(self, role: Decider, prompt: Prompt, stop_ids: tuple[int, ...], gate: Gate) -> Drafter:
         """The edge, or a loaded cloud that writes alone."""
@@ -117,7 +98,8 @@ class ClipModels:
         model, settings = self.pair.local(role), self.config.decoding
         assert model is not None  # checked when the pair was made
         session = Session(model, prompt, capacity(settings), self.pair.vocab_size, self.engine)
-        guesses = self.pair.guesses(role, self.instruction, self.config)
+        instruction = self.config.instruction() if self.instruction is None else self.instruction
+        guesses = self.pair.guesses(role, instruction, self.config)
         sound = None if self.sound is None else self.sound.banned
         return NextScores(session, settings, stop_ids, guesses, sound)
 

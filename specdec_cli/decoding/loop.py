@@ -50,7 +50,11 @@ class Loop:
         try:
             self._prefill_early()
             while self.finish is None:
-                draft, verdict = self._draft(), None
+                try:
+                    draft, verdict = self._draft(), None
+                except EdgeError as error:
+                    self._leave_to_cloud(error)
+                    continue
                 if (cloud := self._cloud) is not None and (draft.reason or not draft.ids):
                     if cloud.is_remote or self.settings.cloud_prefill == "overlap":  # it may last
                         yield from self._untimed(Sent(index, draft.ids))
@@ -72,19 +76,13 @@ class Loop:
         yield Finished(self.text, self.finish, edge, cloud_work, ttft_ms, total_ms, self._degraded)
 
     def _draft(self) -> Draft:
-        """The edge's block; without an edge, or if it fails, an empty one: the cloud writes it."""
-        if (edge := self._edge) is not None:
-            try:
-                return self._draft_with(edge)
-            except EdgeError as error:
-                if self._cloud is None or self.settings.fallback != "on":
-                    raise
-                self._failed["edge"] = error.message
-        return Draft(reason="always" if self.settings.mode == "lossless" else None)
+        """The edge's block; without an edge an empty one: the cloud writes it.
 
-    def _draft_with(self, edge: Drafter) -> Draft:
-        """Drafts a block. Its `reason` is the gate's, a loop or a refusal; None: it need not be verified."""
+        Its `reason` is the gate's, a loop or a refusal; None: it need not be verified.
+        """
         settings, start, available = self.settings, len(self.text), self._cloud is not None
+        if (edge := self._edge) is None:
+            return Draft(reason="always" if settings.mode == "lossless" else None)
         whole = settings.defers and available
         size = self._length.next(start, whole=whole, cloud_writes=available)
         waking = whole and not self.prefill.begun and settings.mode == "hybrid"
@@ -142,6 +140,12 @@ class Loop:
             return None
         self._length.add_verdict(draft, verdict)
         return verdict
+
+    def _leave_to_cloud(self, error: EdgeError) -> None:
+        """Leaves the rest to the cloud; raises `error` if there is none left, or the settings do not allow it."""
+        if self._cloud is None or self.settings.fallback != "on":
+            raise error
+        self._failed["edge"] = error.message
 
     def _leave_to_edge(self, error: CloudError) -> None:
         """Leaves the rest to the edge; raises `error` if there is none left, or the settings do not allow it."""

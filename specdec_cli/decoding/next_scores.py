@@ -194,7 +194,7 @@ class NextScores:
         """Fetches the figures of the first `count` rows, unless they are there: those of all kept rows at once."""
         if len(self._read) < count:
             with self.waiting():
-                self._read += read(self._rows[len(self._read) :], JUDGED if self.sound else 1)
+                self._read += read(self._rows[len(self._read) :], JUDGED if self.sound else 0)
 
     def _judge(self, text: Sequence[int], sound: Bans, end: int) -> None:
         """Lets the sound ban tokens in the rows before `end`, which follow prefixes of `text`, each by its own history.

@@ -38,10 +38,9 @@ class RowFigures(NamedTuple):
     id: int  # the most likely token, the first of equal ones
     best: float  # its score; not finite: no token may be chosen by this row
     token: int  # the token of interest, such as the drafted one; by default the most likely
-    score: float  # its score
-    log_sum: float  # of the exponentials of all scores: a score minus it is a log-probability
+    logprob: float | None  # natural logarithm of its probability; None: not computed
     candidates: Candidates  # the most likely tokens, best first, with their probabilities
-    gap: float  # the best score minus the second; infinite if no other token is possible
+    gap: float  # the best score minus the second; infinite if no other token is possible or read
     spread: float | None  # standard deviation of the possible tokens' scores; None: not computed
     doubt: Doubt | None  # None: not computed
 
@@ -80,11 +79,12 @@ class TokenEvidence(NamedTuple):
     @classmethod
     def of(cls, row: RowFigures) -> TokenEvidence:
         """The evidence on the token of a row, which was read with its doubt."""
-        assert row.doubt is not None  # the caller reads it
+        assert row.doubt is not None  # the caller reads both
+        assert row.logprob is not None
         ps = [p for _, p in row.candidates[:2]]
         margin = ps[0] - ps[1] if len(ps) > 1 else 1.0
-        logprob, named = row.score - row.log_sum, row.candidates[:CANDIDATES]
-        return cls(row.token, row.doubt.entropy, margin, logprob, named, row.doubt.class_entropy)
+        named = row.candidates[:CANDIDATES]
+        return cls(row.token, row.doubt.entropy, margin, row.logprob, named, row.doubt.class_entropy)
 
     @property
     def probability(self) -> float:
@@ -116,7 +116,7 @@ class Groups:
 
 def read(
     scores: torch.Tensor | Sequence[torch.Tensor],
-    listed: int = 1,
+    listed: int = 0,
     *,
     ids: torch.Tensor | None = None,
     spread: bool = False,
@@ -127,16 +127,16 @@ def read(
 
     Args:
         scores: the rows.
-        listed: how many most likely tokens to name.
+        listed: how many most likely tokens to name; 0: probabilities are not computed, unless `doubt` is.
         ids: int64 [m] on the device, the token of each row; None: the most likely ones.
         spread, doubt: whether to compute them.
         groups: over which `Doubt.class_entropy` is; None: it is 0.
     """
-    parts = _parts([scores] if isinstance(scores, torch.Tensor) else scores)
-    asked = [None] * len(parts) if ids is None else torch.split(ids, [len(part) for part in parts])
-    columns = [_columns(part, own, listed, spread, doubt, groups) for part, own in zip(parts, asked, strict=True)]
+    parts = _parts([scores] if isinstance(scores, torch.Tensor) else scores, split=doubt)
+    tokens = [None] * len(parts) if ids is None else torch.split(ids, [len(part) for part in parts])
+    columns = [_columns(part, own, listed, spread, doubt, groups) for part, own in zip(parts, tokens, strict=True)]
     fetched = (columns[0] if len(columns) == 1 else torch.cat(columns)).tolist()
-    return [_row(figures, spread, doubt) for figures in fetched]
+    return [_row(figures, listed, spread, doubt) for figures in fetched]
 
 
 def named(candidates: Candidates) -> Candidates:
@@ -146,13 +146,13 @@ def named(candidates: Candidates) -> Candidates:
 
 
 def reads_each_row(device: torch.device, vocab_size: int) -> bool:
-    """Whether figures are computed row by row: a CPU's cache holds what one large row needs, but not several."""
+    """Whether doubt is computed row by row: a CPU's cache holds what one large row needs, but not several."""
     return device.type == "cpu" and vocab_size > _LARGE
 
 
-def _parts(scores: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Scores [m, vocab] in the parts for which figures are computed at a time."""
-    if reads_each_row(scores[0].device, scores[0].shape[-1]):
+def _parts(scores: Sequence[torch.Tensor], *, split: bool) -> list[torch.Tensor]:
+    """Scores [m, vocab] in the parts whose figures are computed at a time; `split`: row by row if that is faster."""
+    if split and reads_each_row(scores[0].device, scores[0].shape[-1]):
         return [row for part in scores for row in torch.split(part, 1)]
     return [scores[0] if len(scores) == 1 else torch.cat([*scores])]
 
@@ -161,33 +161,36 @@ def _columns(
     scores: torch.Tensor, ids: torch.Tensor | None, listed: int, spread: bool, doubt: bool, groups: Groups | None
 ) -> torch.Tensor:
     """What `read` fetches of rows [m, vocab], as float32 [m, figures]; `_row` splits it."""
-    best, values, others = ranked(scores, max(listed, 2))
+    best, values, others = ranked(scores, max(listed, 2 if spread or doubt else 1))
     top = values[:, :1]
-    asked = (best if ids is None else ids)[:, None]
-    columns = [best[:, None], asked, top if ids is None else scores.gather(1, asked)]
+    tokens = (best if ids is None else ids)[:, None]
+    columns = [best[:, None], tokens]
     if doubt:
         weights, total, nats = _entropies(scores, top)
         between = (
             torch.zeros_like(nats) if groups is None else groups.entropies(weights[:, groups.ids] / total)[:, None]
         )
-        columns += [total.log().add_(top), nats, between]
-    else:
-        columns.append(scores.logsumexp(dim=-1, keepdim=True))
+        log_sum = total.log().add_(top)  # a score minus this is the logarithm of its probability
+        columns += [nats, between]
+    if listed and not doubt:
+        log_sum = scores.logsumexp(dim=-1, keepdim=True)
+    if listed or doubt:
+        columns += [log_sum, (top if ids is None else scores.gather(1, tokens)) - log_sum]
     if spread:
         columns.append(_spread(scores)[:, None])
     return torch.cat([*columns, values, others], dim=-1)
 
 
-def _row(figures: list[float], spread: bool, doubt: bool) -> RowFigures:
-    id_, asked, score, log_sum, *rest = figures
-    doubts = Doubt(*rest[:2]) if doubt else None
-    found_spread = rest[2 * doubt] if spread else None
-    del rest[: 2 * doubt + spread]
+def _row(figures: list[float], listed: int, spread: bool, doubt: bool) -> RowFigures:
+    id_, token, *rest = figures
+    doubts = Doubt(rest.pop(0), rest.pop(0)) if doubt else None
+    log_sum, logprob = (rest.pop(0), rest.pop(0)) if listed or doubt else (0.0, None)
+    found_spread = rest.pop(0) if spread else None
     values, tokens = rest[: len(rest) // 2], rest[len(rest) // 2 :]
-    possible = zip(tokens, values, strict=True) if math.isfinite(values[0]) else ()
-    candidates = tuple((int(token), math.exp(value - log_sum)) for token, value in possible if value > -math.inf)
-    gap = values[0] - values[1] if len(values) > 1 else math.inf
-    return RowFigures(int(id_), values[0], int(asked), score, log_sum, candidates, gap, found_spread, doubts)
+    best, gap = values[0], values[0] - values[1] if len(values) > 1 else math.inf
+    possible = zip(tokens[:listed], values, strict=False) if math.isfinite(best) else ()
+    candidates = tuple((int(other), math.exp(value - log_sum)) for other, value in possible if value > -math.inf)
+    return RowFigures(int(id_), best, int(token), logprob, candidates, gap, found_spread, doubts)
 
 
 def _entropies(scores: torch.Tensor, top: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -229,6 +232,9 @@ def ranked(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor
     Returns the tokens int64 [m], the scores [m, count], best first, and their tokens int64 [m, count]. Of equal scores
     any may come first.
     """
+    if count == 1 and scores.shape[-1] <= _SEARCHED:
+        best, ids = scores.max(dim=-1, keepdim=True)
+        return ids[:, 0], best, ids
     if scores.shape[-1] <= _SEARCHED or count > scores.shape[-1] // _WIDTH:
         return scores.argmax(dim=-1), *scores.topk(min(count, scores.shape[-1]), dim=-1)
     maxima = _maxima(scores)

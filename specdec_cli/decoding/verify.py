@@ -95,14 +95,15 @@ class LocalVerifier:
         """Encodes the clip and the prompt. Scores that are not finite fail here."""
         if not self.session.is_read:
             logits = self.session.logits(())  # not within `figures`: the session counts its own time
-            self.scores.require_finite(self.scores.figures(logits, 1))
+            self.scores.require_finite(self.scores.figures(logits, 0))
 
     def close(self) -> None:
         """Nothing runs between two calls."""
 
     def _rows(self, scores: torch.Tensor, drafted: Sequence[int]) -> list[RowFigures]:
         """The figures of rows [m + 1, vocab], each but the last with its drafted token."""
-        listed = max(self.top_n, self.rules.rank) if self._rule == "rank" else self.top_n
+        needed = {"rank": self.rules.rank, "prob": 1}.get(self._rule, 0)
+        listed = max(self.top_n, needed)
         ids = placed([*drafted, 0], scores.device) if drafted else None
         return self.scores.figures(scores, listed, ids=ids, spread=True, doubt=self._rule == "typical")
 

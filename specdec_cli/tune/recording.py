@@ -121,7 +121,7 @@ def record_tracks(
     stop = StopRules(settings, cloud_ids, pair.processor.text, language, edge_ids)
     assert edge_prompt is not None and cloud_prompt is not None  # noqa: PT018  # both models take part
     lossless = config.model_copy(update={"decoding": settings})
-    clip = ClipModels(pair, lossless, config.instruction(), sound=sound)
+    clip = ClipModels(pair, lossless, sound=sound)
     drafter = LocalDrafter(clip.scores("edge", edge_prompt, edge_ids))
     verifier = LocalVerifier(
         lambda: clip.scores("cloud", cloud_prompt(), cloud_ids), lossless.decoding.rules, settings.max_new_tokens

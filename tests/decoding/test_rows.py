@@ -63,12 +63,12 @@ def test_evidence_is_that_of_the_distribution(size):
         assert row.class_entropy == pytest.approx(float(between), abs=1e-4)
     assert read(scores.split(1), 3, spread=True, doubt=True) == read(scores, 3, spread=True, doubt=True)
     without = zip(read(scores, 3), read(scores, 3, spread=True, doubt=True), strict=True)
-    assert all((a.id, a.gap) == (b.id, b.gap) and a.log_sum == pytest.approx(b.log_sum, abs=1e-5) for a, b in without)
+    assert all((a.id, a.gap) == (b.id, b.gap) and a.logprob == pytest.approx(b.logprob, abs=1e-5) for a, b in without)
     impossible = scores.isinf().nonzero()
     if len(impossible):
         at, id_ = impossible[0].tolist()
-        (row,) = read(scores[at : at + 1], ids=torch.tensor([id_]))
-        assert (row.token, row.score) == (id_, -math.inf)
+        (row,) = read(scores[at : at + 1], 1, ids=torch.tensor([id_]))
+        assert (row.token, row.logprob) == (id_, -math.inf)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

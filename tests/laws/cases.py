@@ -14,7 +14,7 @@ from transformers import LogitsProcessorList, StoppingCriteria, StoppingCriteria
 
 from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.config.schema import Config
-from specdec_cli.decoding.assemble import build_loop
+from specdec_cli.decoding.assemble import ClipModels
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
@@ -116,10 +116,8 @@ class Case:
 
     def loop(self, engine: Engine | None = None) -> Loop:
         """A fresh loop over the clip."""
-        return build_loop(
-            self.pair, self.config, self.edge_prompt, lambda: self.cloud_prompt, self.gate,
-            engine=engine, synonyms=SYNONYMS, sound=self.grounding,
-        )  # fmt: skip
+        models = ClipModels(self.pair, self.config, engine, synonyms=SYNONYMS, sound=self.grounding)
+        return models.loop(self.edge_prompt, lambda: self.cloud_prompt, self.gate)
 
     @property
     def gate(self) -> Gate:

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from specdec_cli.cloud.verify_client import VerifyClient
-from specdec_cli.decoding.assemble import build_loop
+from specdec_cli.decoding.assemble import ClipModels
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
@@ -75,8 +75,8 @@ def far_loop(case: Case, link: VerifyClient, engine: Engine | None = None) -> Lo
     """The loop of a case over the wire."""
     pair = Pair.of(case.edge, link)
     assert pair.vocab_size == case.pair.vocab_size
-    prompts = case.edge_prompt, lambda: case.cloud_prompt
-    return build_loop(pair, case.config, *prompts, case.gate, engine=engine, synonyms=SYNONYMS, sound=case.grounding)
+    models = ClipModels(pair, case.config, engine, synonyms=SYNONYMS, sound=case.grounding)
+    return models.loop(case.edge_prompt, lambda: case.cloud_prompt, case.gate)
 
 
 def assert_wire(case: Case, ran: tuple[list[Block], Finished]) -> str | None:
