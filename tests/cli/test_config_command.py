@@ -30,7 +30,7 @@ def test_show_lists_settings_with_their_values_and_origins(specdec, monkeypatch)
     assert chosen == {name: row for name, row in every.items() if row[1:] != ["default"]}
     assert 5 < len(chosen) < 40
     rows = every
-    assert rows["decoding.k"] == ["9", "flag", "--set"]
+    assert rows["decoding.k"] == ["9", "flag", "-k"]
     assert rows["gate.threshold"] == ["0.25", "SPECDEC_GATE__THRESHOLD"]
     assert rows["edge.device"][1].startswith("mini.yaml:")
 
