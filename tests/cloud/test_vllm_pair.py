@@ -40,7 +40,8 @@ from tests.cloud.stand_in import ModelServer, answering
 from tests.cloud.vllm_cases import CLOUD, VllmCase, clip, cloud, configured, edge, outcome, prompt
 from tests.cloud.vllm_server import serving, write_recordings
 from tests.laws.cases import INSTRUCTIONS, drawn_settings
-from tests.laws.tolerance import most_parting
+from tests.laws.reference import Oracle
+from tests.laws.tolerance import LawBroken, assert_law, most_parting
 from tests.support.models import audio_module, save_checkpoint
 from tests.tiers import few, slow
 from tests.tiny import collect
@@ -164,6 +165,19 @@ def fed(of: VllmCase, listed: Listed) -> tuple[list[Block], Finished]:
     return collect(loop.run())
 
 
+def best_but_for_rounding(of: VllmCase, finished: Finished) -> bool:
+    """Whether every token is the model's best by the scores of this process, as far as rounding goes."""
+    model = edge(KIND) if of.config.decoding.mode == "edge" else cloud()
+    shared = Pair.of(edge(KIND), cloud()).vocab_size
+    oracle = Oracle(model, prompt(model.processor, of.clip, of.instruction), shared, of.config.decoding)
+    oracle.read(finished.token_ids)
+    try:
+        assert_law(finished.token_ids, oracle)
+    except LawBroken:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("in_flight", few([1, 16]))
 @pytest.mark.parametrize("mode", few(["hybrid", "lossless", "edge"]))
 def test_texts_are_those_of_the_servers(pair, request, mode, in_flight):
@@ -173,15 +187,18 @@ def test_texts_are_those_of_the_servers(pair, request, mode, in_flight):
     listed = [Listed() for _ in cases]
     with ThreadPoolExecutor(in_flight) as pool:
         ran = list(pool.map(run, [pair] * count, cases, listed))
-    parted = []
+    parted, near = [], 0
     for of, told, (rounds, finished) in zip(cases, listed, ran, strict=True):
         assert finished.degraded is None
         if mode == "hybrid":
             same = outcome(rounds, finished) == outcome(*fed(of, told))
         else:
             same = finished.token_ids == of.run()[1].token_ids
-        parted += [] if same else [of]
-    print(f"{mode}, {in_flight} in flight: {count} cases, {len(parted)} texts part")
+        if not same and mode != "hybrid" and best_but_for_rounding(of, finished):
+            near += 1
+        elif not same:
+            parted.append(of)
+    print(f"{mode}, {in_flight} in flight: {count} cases, {len(parted)} texts part, and {near} for a near tie")
     assert len(parted) <= most_parting(count), parted
     if mode == "hybrid":
         sources = {source for rounds, _ in ran for round_ in rounds for source in round_.source}
