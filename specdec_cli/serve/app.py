@@ -7,6 +7,7 @@ import hmac
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -162,7 +163,7 @@ def _guarded(app: ASGIApp, offer: Offer, token: str | None) -> ASGIApp:
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # the server's lifetime
-            await app(scope, receive, send)
+            await app(scope, partial(_until_cancelled, receive), send)
             return
         started, head = time.perf_counter(), dict[str, Any]()
 
@@ -189,6 +190,14 @@ def _guarded(app: ASGIApp, offer: Offer, token: str | None) -> ASGIApp:
         event("request", route=route, status=status, ms=round(seconds * 1e3, 2), client=client)
 
     return guarded
+
+
+async def _until_cancelled(receive: Receive) -> Message:
+    """The next message about the server's lifetime; after a second signal uvicorn cancels the wait, an end, too."""
+    try:
+        return await receive()
+    except asyncio.CancelledError:
+        return {"type": "lifespan.shutdown"}
 
 
 async def _say_end(head: Message, scope: Scope, receive: Receive, send: Send) -> None:

@@ -122,12 +122,15 @@ class Fork:
         pipes = {number: os.pipe() for number, given in ends.items() if given is None}
         sys.stdout.flush()
         sys.stderr.flush()
+        # a handler of this process (Ray has one) would look like the command's own, and would not end it
+        before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self.pid = os.fork()
         if self.pid == 0:
             for number, given in ends.items():
                 os.dup2(pipes[number][1] if given is None else given, number)
             os.closerange(3, 256)
             _become(arguments, environment(**(variables or {})), folder, closed, command or main)
+        signal.signal(signal.SIGTERM, before)
         for number, (reading, writing) in pipes.items():
             os.close(writing)
             self._readers[number] = _Reader(reading)
