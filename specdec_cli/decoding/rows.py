@@ -175,7 +175,7 @@ def _columns(
     if listed and not doubt:
         log_sum = scores.logsumexp(dim=-1, keepdim=True)
     if listed or doubt:
-        columns += [log_sum, (top if ids is None else scores.gather(1, tokens)) - log_sum]
+        columns += [log_sum, top if ids is None else scores.gather(1, tokens)]
     if spread:
         columns.append(_spread(scores)[:, None])
     return torch.cat([*columns, values, others], dim=-1)
@@ -184,7 +184,10 @@ def _columns(
 def _row(figures: list[float], listed: int, spread: bool, doubt: bool) -> RowFigures:
     id_, token, *rest = figures
     doubts = Doubt(rest.pop(0), rest.pop(0)) if doubt else None
-    log_sum, logprob = (rest.pop(0), rest.pop(0)) if listed or doubt else (0.0, None)
+    log_sum, logprob = 0.0, None
+    if listed or doubt:  # subtracted here as for candidates, so that equal scores have equal probabilities
+        log_sum, score = rest.pop(0), rest.pop(0)
+        logprob = score - log_sum
     found_spread = rest.pop(0) if spread else None
     values, tokens = rest[: len(rest) // 2], rest[len(rest) // 2 :]
     best, gap = values[0], values[0] - values[1] if len(values) > 1 else math.inf

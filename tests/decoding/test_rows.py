@@ -71,6 +71,16 @@ def test_evidence_is_that_of_the_distribution(size):
         assert (row.token, row.logprob) == (id_, -math.inf)
 
 
+@pytest.mark.parametrize("size", [300, 20_001])
+def test_a_token_has_exactly_the_probability_that_the_candidates_give_it(size):
+    """Rule `rank` compares the two."""
+    scores = _scores(size)
+    third = torch.tensor([row.candidates[2][0] for row in read(scores, 3)])
+    for row in read(scores, 3, ids=third):
+        assert row.logprob is not None
+        assert math.exp(row.logprob) == row.candidates[2][1]
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("size", [300, 20_001])
 def test_a_row_that_is_not_finite_is_refused_by_name_when_it_is_used(bad, size):
