@@ -71,10 +71,9 @@ def test_evidence_is_that_of_the_distribution(size):
         assert (row.token, row.logprob) == (id_, -math.inf)
 
 
-@pytest.mark.parametrize("size", [300, 20_001])
-def test_a_token_has_exactly_the_probability_that_the_candidates_give_it(size):
+def test_a_token_has_exactly_the_probability_that_the_candidates_give_it():
     """Rule `rank` compares the two."""
-    scores = _scores(size)
+    scores = 0.5 * torch.randn(400, 300, generator=torch.Generator().manual_seed(0))
     third = torch.tensor([row.candidates[2][0] for row in read(scores, 3)])
     for row in read(scores, 3, ids=third):
         assert row.logprob is not None
