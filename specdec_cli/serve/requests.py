@@ -31,7 +31,7 @@ PREFIX: Final = "specdec/"
 SETTABLE: Final = frozenset(
     {
         *(f"decoding.{name}" for name in SECTIONS["decoding"].model_fields),
-        *(f"gate.{name}" for name in SECTIONS["gate"].model_fields if name != "file"),
+        *(f"gate.{name}" for name in SECTIONS["gate"].model_fields),
         *(f"prompt.{name}" for name in ("language", "instruction", "force")),
         *(f"audio.{name}" for name in SECTIONS["audio"].model_fields if name != "strict"),
     }
