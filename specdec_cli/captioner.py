@@ -22,7 +22,6 @@ from specdec_cli.audio import Recording, from_samples
 from specdec_cli.audio.prosody import measure
 from specdec_cli.config import Config, load_config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
-from specdec_cli.decoding.assemble import ClipModels
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.guesses import GuessTable
 from specdec_cli.decoding.loop import Loop
@@ -296,18 +295,18 @@ class Captioner:
         clip: Started | None = None,
         sound: Grounding | None = None,
     ) -> Loop:
-        """The loop of one clip, which may have its own language and instruction; see `ClipModels`."""
-        models = ClipModels(
-            self.pair,
+        """The loop of one clip, which may have its own language and instruction; see `Pair.loop`."""
+        return self.pair.loop(
             self.config,
-            engine,
+            prompts,
+            self.gate,
+            engine=engine,
             top_n=KEPT if self.setup.scorer else 0,
             synonyms=self._synonyms,
             language=None if clip is None else clip.language,
             instruction=None if clip is None else clip.prompt,
             sound=None if sound is None or sound.words is None else sound,
         )
-        return models.loop(*prompts, self.gate)
 
 
 @lru_cache(maxsize=4)  # variants of a captioner share them

@@ -12,7 +12,6 @@ import torch
 from transformers import GenerationConfig, PreTrainedConfig
 from transformers.cache_utils import Cache
 
-from specdec_cli.decoding.assemble import ClipModels
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
@@ -155,11 +154,8 @@ def table_loop(
     """A loop over lookup tables, with settings by name."""
     mode = given.pop("mode", "hybrid" if cloud else "edge")
     config = settings(mode=mode, **given)
-    return ClipModels(Pair.of(edge, cloud), config, sound=sound).loop(
-        table_prompt(edge) if edge else None,
-        (lambda: table_prompt(cloud)) if cloud else None,
-        Gate.of(config, groups),
-    )
+    prompts = table_prompt(edge) if edge else None, (lambda: table_prompt(cloud)) if cloud else None
+    return Pair.of(edge, cloud).loop(config, prompts, Gate.of(config, groups), sound=sound)
 
 
 def spelled(model: TableModel, ids: Sequence[int]) -> str:

@@ -6,7 +6,6 @@ from typing import Any, Final
 from specdec_cli.config import CloudConfig, Config, EdgeConfig
 from specdec_cli.config.decoding_schema import DecodingConfig, GateConfig
 from specdec_cli.config.schema import PromptConfig, RuntimeConfig
-from specdec_cli.decoding.assemble import ClipModels
 from specdec_cli.decoding.block import Block, Event
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.pair import Pair
@@ -63,4 +62,4 @@ def decode(
 ) -> tuple[list[Block], Finished]:
     """Runs one clip through the loop: its rounds and its end."""
     made = None if cloud_prompt is None else lambda: cloud_prompt
-    return collect(ClipModels(pair, config, engine).loop(edge_prompt, made, gate).run())
+    return collect(pair.loop(config, (edge_prompt, made), gate, engine=engine).run())

@@ -23,7 +23,6 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.verify_client import VerifyClient
 from specdec_cli.config.decoding_schema import GateConfig
 from specdec_cli.config.schema import Config
-from specdec_cli.decoding.assemble import ClipModels
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
@@ -135,7 +134,7 @@ class ForcedLoop:
         return timing, None if loop.drafter is None else loop.drafter.work.forwards - 1
 
     def _loop(self, pair: Pair, config: Config) -> Loop:
-        return ClipModels(pair, config).loop(self.clip.edge, lambda: self.clip.cloud)
+        return pair.loop(config, (self.clip.edge, lambda: self.clip.cloud))
 
     def _config(self, mode: ForcedMode, longest: int, guesses: int, *, ended: bool) -> Config:
         """The length limit alone ends a text; in hybrid mode, an entropy gate tells wrong tokens."""

@@ -1,20 +1,36 @@
-"""The pair of models of a run, and what belongs to both: their vocabulary, their prompts, their guesses."""
+"""The models of a run, and what belongs to both: their vocabulary, prompts and guesses, and the loop of a clip."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from specdec_cli.config.schema import Config
+from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
+from specdec_cli.decoding.block import Drafter, Verifier
+from specdec_cli.decoding.draft import LocalDrafter
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.guesses import OWN_SOURCES, Guesses, GuessTable, key_of
-from specdec_cli.decoding.remote import Remote, RemoteEdge
+from specdec_cli.decoding.length import capacity
+from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.next_scores import Bans, NextScores
+from specdec_cli.decoding.prefill import CloudPrefill
+from specdec_cli.decoding.remote import MeasuredSound, Remote, RemoteClip, RemoteEdge
+from specdec_cli.decoding.scores import generator_for
+from specdec_cli.decoding.stop import StopRules
+from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.engine import Engine
 from specdec_cli.models.processor import Processor, Prompt, require_lossless, same_prompts, shared_vocab_size
+from specdec_cli.models.session import Session
+from specdec_cli.prompts import Language
 from specdec_cli.types import Decider, Mode, Source
 
 Prompts = tuple[Prompt | None, Callable[[], Prompt] | None]
@@ -97,6 +113,92 @@ class Pair:
         processors = [model.processor for model in self.models.values()]
         return len(processors) == 2 and same_prompts(*processors)
 
+    def loop(
+        self,
+        config: Config,
+        prompts: Prompts,
+        gate: Gate | None = None,
+        *,
+        engine: Engine | None = None,
+        top_n: int = 0,
+        synonyms: Synonyms = NO_SYNONYMS,
+        language: Language | None = None,
+        instruction: str | None = None,
+        sound: MeasuredSound | None = None,
+    ) -> Loop:
+        """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
+
+        Args:
+            prompts: of the clip, for the models that take part.
+            gate: that of all clips; None: the configured one, without groups of tokens.
+            engine: makes the forwards together with those of other clips; None: the sessions make them.
+            top_n: most likely tokens to name at each committed one.
+            synonyms: groups of tokens, for the acceptance rule class.
+            language, instruction: of the clip; None: the configured ones.
+            sound: bans tokens of both models; None: nothing does.
+        """
+        (edge_prompt, cloud_prompt), mode = prompts, config.decoding.mode
+        drafts_end, text_ends = self.ends(mode)
+        gate = replace(gate or Gate.of(config), generator=gate_generator(config, edge_prompt))
+        banned = None if sound is None else sound.banned
+        scores = partial(self.scores, config, engine=engine, instruction=instruction, banned=banned)
+        remote = partial(RemoteClip, config=config, vocab_size=self.vocab_size, top_n=top_n, sound=sound)
+        drafter: Drafter | None = None
+        verifier: Verifier | None = None
+        if mode != "cloud":
+            assert self.edge is not None and edge_prompt is not None  # noqa: PT018  # the mode loaded it
+            if self.edge.is_remote:
+                summed = synonyms if gate.name == "class-entropy" else NO_SYNONYMS
+                drafter = self.edge.drafter(remote(lambda: edge_prompt, stop_ids=drafts_end, synonyms=summed))
+            else:
+                drafter = LocalDrafter(scores("edge", edge_prompt, drafts_end), top_n)
+        if mode != "edge":
+            assert self.cloud is not None and cloud_prompt is not None  # noqa: PT018
+            if self.cloud.is_remote:
+                verifier = self.cloud.verifier(remote(cloud_prompt, stop_ids=text_ends, synonyms=synonyms))
+            elif mode == "cloud":  # a loaded cloud that writes alone drafts
+                drafter = LocalDrafter(scores("cloud", cloud_prompt(), text_ends), top_n)
+            else:
+                make_scores = cache(lambda: scores("cloud", cloud_prompt(), text_ends))
+                if config.decoding.cloud_prefill == "overlap":
+                    make_scores()  # the engine closes the sessions that the clip's own thread opens
+                rules, most = config.decoding.rules, config.decoding.max_new_tokens
+                verifier = LocalVerifier(make_scores, rules, most, top_n, synonyms)
+        # in lossless mode a draft is kept once the cloud has failed
+        kept_ids = self.edge.processor.eos_ids if self.edge and mode in ("hybrid", "lossless") else ()
+        spoken = (language or config.prompt.language) if config.closes else None
+        stop = StopRules(config.decoding, text_ends, self.processor.text, spoken, kept_ids)
+        prefill = CloudPrefill(config.decoding.cloud_prefill, nullcontext if engine is None else engine.step_aside)
+        return Loop(drafter, verifier, gate, stop, config.decoding, prefill, top_n)
+
+    def scores(
+        self,
+        config: Config,
+        role: Decider,
+        prompt: Prompt,
+        stop_ids: tuple[int, ...],
+        *,
+        engine: Engine | None = None,
+        instruction: str | None = None,
+        banned: Bans | None = None,
+    ) -> NextScores:
+        """The next-token scores of a loaded model, with a fresh session; `banned`: which tokens the sound bans."""
+        model, settings = self.local(role), config.decoding
+        assert model is not None  # checked when the pair was made
+        session = Session(model, prompt, capacity(settings), self.vocab_size, engine)
+        guesses = self.guesses(role, config.instruction() if instruction is None else instruction, config)
+        return NextScores(session, settings, stop_ids, guesses, banned)
+
+    def ends(self, mode: Mode) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The ids that end a draft, and the ids that end the text.
+
+        Each model ends a text at its own ids, as its `generate()` does. In lossless mode a draft ends at the cloud's.
+        """
+        edge, cloud = (model.processor.eos_ids if model is not None else () for model in (self.edge, self.cloud))
+        if mode == "hybrid":
+            return edge, cloud
+        return (edge, edge) if mode == "edge" else (cloud, cloud)
+
     def guesses(self, role: Decider, instruction: str, config: Config) -> Guesses | None:
         """The source of a model's guesses; None for a model that is not loaded in this process."""
         model = self.local(role)
@@ -123,3 +225,12 @@ class Pair:
             model, guesses = self.local(role), self.guesses(role, instruction, config)
             if model is not None and guesses is not None and weights.get(role, "") == model.weights:
                 guesses.table.learn(guesses.key, ids, [source in own for source in sources])
+
+
+def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | None:
+    """The random gate's own generator, so that the gate changes no drawn token; None for every other gate."""
+    if config.gate_in_force != "random" or clip is None:
+        return None
+    # the clip's features seed it as well: otherwise every clip would escalate the same blocks
+    audio = [clip.audio[name].detach().cpu().contiguous().numpy().tobytes() for name in sorted(clip.audio)]
+    return generator_for(config.decoding.seed, b"".join(audio))

@@ -14,7 +14,6 @@ from pydantic import Field, ValidationError
 from specdec_cli import interrupts
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
-from specdec_cli.decoding.assemble import ClipModels, ends_of
 from specdec_cli.decoding.draft import LocalDrafter
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
@@ -115,16 +114,16 @@ def record_tracks(
     are one more pass over it. Mode, gate and acceptance rule of `config`, which is greedy, do not count; `groups` are
     those of the gate class-entropy. `sound` bans tokens of both.
     """
-    edge_ids, cloud_ids = ends_of(pair, config)  # those of hybrid mode, in which the recordings are replayed
+    edge_ids, cloud_ids = pair.ends("hybrid")  # those of hybrid mode, in which the recordings are replayed
     settings = config.decoding.model_copy(update={"mode": "lossless", "cloud_prefill": "lazy", "acceptance": None})
     language = config.prompt.language if config.closes else None
     stop = StopRules(settings, cloud_ids, pair.processor.text, language, edge_ids)
     assert edge_prompt is not None and cloud_prompt is not None  # noqa: PT018  # both models take part
     lossless = config.model_copy(update={"decoding": settings})
-    clip = ClipModels(pair, lossless, sound=sound)
-    drafter = LocalDrafter(clip.scores("edge", edge_prompt, edge_ids))
+    scores = partial(pair.scores, lossless, banned=None if sound is None else sound.banned)
+    drafter = LocalDrafter(scores("edge", edge_prompt, edge_ids))
     verifier = LocalVerifier(
-        lambda: clip.scores("cloud", cloud_prompt(), cloud_ids), lossless.decoding.rules, settings.max_new_tokens
+        lambda: scores("cloud", cloud_prompt(), cloud_ids), lossless.decoding.rules, settings.max_new_tokens
     )
     gate = Gate("always")
     loop = Loop(drafter, verifier, gate, stop, settings, CloudPrefill("lazy"))

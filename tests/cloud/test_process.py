@@ -23,7 +23,6 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.http import RefusedError, failure_of
 from specdec_cli.cloud.verify_client import VerifyClient
 from specdec_cli.config import Server, load_config
-from specdec_cli.decoding.assemble import ClipModels
 from specdec_cli.errors import ConfigError
 from specdec_cli.serve import server
 from specdec_cli.serve.limits import ServeLimits
@@ -115,7 +114,7 @@ def test_captions_are_those_of_one_process(process):
         assert edge_prompt is not None
         assert cloud_prompt is not None
         sent, sound = partial(rounded, cloud_prompt()), away.run_samples(voice(seed), RATE).sound
-        loop = ClipModels(pair, away.config, sound=sound).loop(edge_prompt, sent, away.gate)
+        loop = pair.loop(away.config, (edge_prompt, sent), away.gate, sound=sound)
         here = collect(loop.run())[1]
         transcript = away.run_samples(voice(seed), RATE).finish()
         ids = [id_ for round_ in transcript.rounds for id_ in round_.committed_ids]

@@ -28,7 +28,6 @@ from specdec_cli.cloud.remote import Call
 from specdec_cli.cloud.vllm import Vllm, VllmDrafter
 from specdec_cli.cloud.vllm_protocol import GENERATE, Likely
 from specdec_cli.config import ModelConfig, Server
-from specdec_cli.decoding.assemble import ClipModels
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.draft import LocalDrafter
 from specdec_cli.decoding.gate import Gate
@@ -119,7 +118,7 @@ def pair_case(number: int, **fixed: Any) -> VllmCase:
 def run(pair: Pair, of: VllmCase, listed: Listed | None = None) -> tuple[list[Block], Finished]:
     """The rounds of a case; `listed` gets what the edge's server told, by the text before."""
     mine, *theirs = (prompt(model.processor, of.clip, of.instruction) for model in (pair.edge, pair.cloud) if model)
-    loop = ClipModels(pair, of.config).loop(mine, lambda: theirs[0], Gate.of(of.config))
+    loop = pair.loop(of.config, (mine, lambda: theirs[0]), Gate.of(of.config))
     if listed is not None and isinstance(loop.drafter, VllmDrafter):
         scored = loop.drafter.requests.scored
 
@@ -159,7 +158,7 @@ def fed(of: VllmCase, listed: Listed) -> tuple[list[Block], Finished]:
     """The local loop on the same log-probabilities, verified by the cloud of this process."""
     here = Pair.of(edge(KIND), cloud())
     mine, theirs = (prompt(model.processor, of.clip, of.instruction) for model in (edge(KIND), cloud()))
-    loop = ClipModels(here, of.config).loop(mine, lambda: theirs, Gate.of(of.config))
+    loop = here.loop(of.config, (mine, lambda: theirs), Gate.of(of.config))
     assert isinstance(loop.drafter, LocalDrafter)
     loop.drafter.session = loop.drafter.scores.session = Fed(listed, here.vocab_size)
     return collect(loop.run())

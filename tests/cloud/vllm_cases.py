@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from specdec_cli.cloud.vllm import Vllm
 from specdec_cli.config import Config, Server
-from specdec_cli.decoding.assemble import ClipModels
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.pair import Pair
@@ -81,7 +80,7 @@ class VllmCase:
         pair = Pair.of(drafter, link or cloud())
         mine, theirs = (prompt(each.processor, self.clip, self.instruction) for each in (drafter, link or cloud()))
         gate = Gate.of(self.config)
-        ran = collect(ClipModels(pair, self.config).loop(mine, lambda: theirs, gate).run())
+        ran = collect(pair.loop(self.config, (mine, lambda: theirs), gate).run())
         if link is None:
             _IN_PROCESS[repr(self)] = ran
         return ran

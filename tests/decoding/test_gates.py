@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from specdec_cli.decoding.assemble import gate_generator
 from specdec_cli.decoding.gate import Gate, GateState
+from specdec_cli.decoding.pair import gate_generator
 from specdec_cli.decoding.rows import CANDIDATES, Groups, TokenEvidence, read
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.processor import Prompt

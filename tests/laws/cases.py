@@ -14,7 +14,6 @@ from transformers import LogitsProcessorList, StoppingCriteria, StoppingCriteria
 
 from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.config.schema import Config
-from specdec_cli.decoding.assemble import ClipModels
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
@@ -116,8 +115,8 @@ class Case:
 
     def loop(self, engine: Engine | None = None) -> Loop:
         """A fresh loop over the clip."""
-        models = ClipModels(self.pair, self.config, engine, synonyms=SYNONYMS, sound=self.grounding)
-        return models.loop(self.edge_prompt, lambda: self.cloud_prompt, self.gate)
+        prompts, sound = (self.edge_prompt, lambda: self.cloud_prompt), self.grounding
+        return self.pair.loop(self.config, prompts, self.gate, engine=engine, synonyms=SYNONYMS, sound=sound)
 
     @property
     def gate(self) -> Gate:

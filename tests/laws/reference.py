@@ -23,8 +23,8 @@ from transformers import (
 )
 
 from specdec_cli.config.decoding_schema import DecodingConfig
-from specdec_cli.decoding.assemble import gate_generator
 from specdec_cli.decoding.block import Block
+from specdec_cli.decoding.pair import gate_generator
 from specdec_cli.decoding.stop import count_sentences
 from specdec_cli.decoding.verify import draws_at
 from specdec_cli.models.audio_lm import AudioLM

@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from specdec_cli.cloud.verify_client import VerifyClient
-from specdec_cli.decoding.assemble import ClipModels
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
@@ -24,7 +23,7 @@ from specdec_cli.models.engine import Engine
 from specdec_cli.models.processor import Prompt
 from specdec_cli.types import Finished
 from tests.cloud.serving import Served, remote_cloud, serving
-from tests.laws.cases import SYNONYMS, Case, collect, make_case
+from tests.laws.cases import Case, collect, make_case
 from tests.laws.checks import assert_best, parts
 from tests.laws.reference import assert_rounds, cloud_oracle
 from tests.laws.tolerance import most_parting, numbers
@@ -75,8 +74,7 @@ def far_loop(case: Case, link: VerifyClient, engine: Engine | None = None) -> Lo
     """The loop of a case over the wire."""
     pair = Pair.of(case.edge, link)
     assert pair.vocab_size == case.pair.vocab_size
-    models = ClipModels(pair, case.config, engine, synonyms=SYNONYMS, sound=case.grounding)
-    return models.loop(case.edge_prompt, lambda: case.cloud_prompt, case.gate)
+    return replace(case, pair=pair).loop(engine)
 
 
 def assert_wire(case: Case, ran: tuple[list[Block], Finished]) -> str | None:

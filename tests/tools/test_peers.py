@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from specdec_cli.decoding.assemble import ClipModels
 from specdec_cli.decoding.pair import Pair
 from tests.families import standins
 from tests.families.running import model, prompt
@@ -29,7 +28,7 @@ def test_generate_takes_the_prompt_of_any_family(family):
     clip = prompt(edge, 1)
     given = settings(mode="edge", max_new_tokens=MOST, loop_period=0, repetition_penalty=1.0, no_repeat_ngram=0)
     pair = Pair.of(edge, None)
-    ours = drive(ClipModels(pair, given).loop(clip, None))
+    ours = drive(pair.loop(given, (clip, None)))
     never = [*edge.processor.banned_ids, *range(pair.vocab_size, edge.processor.logits_size)]
     theirs = generate(edge, clip, given.decoding, suppress_tokens=never)
     assert theirs.ids == ours.ids
