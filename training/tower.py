@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
@@ -51,6 +52,13 @@ def encode(
     No gradient reaches the convolutions. With `layers`, the states after that many layers, 0 being the convolutions'
     with positions added.
     """
+    depth = len(tower.layers) if layers is None else layers
+    states = next(islice(layer_states(tower, mels, lengths), depth, None))
+    return states, torch.tensor([pooled_length(int(length)) for length in lengths])
+
+
+def layer_states(tower: Qwen2_5OmniAudioEncoder, mels: torch.Tensor, lengths: torch.Tensor) -> Iterator[torch.Tensor]:
+    """What `encode` gives after the convolutions, then after each layer."""
     with torch.no_grad():
         inside = (torch.arange(mels.shape[2]) < lengths[:, None])[:, None]
         states = functional.gelu(tower.conv1(mels)) * inside
@@ -59,10 +67,14 @@ def encode(
     valid = (lengths - 1) // 2 + 1
     mask = torch.zeros(len(mels), 1, 1, states.shape[1])
     mask.masked_fill_(torch.arange(states.shape[1]) >= valid[:, None, None, None], -1e4)
-    for layer in tower.layers[:layers]:
+    yield _pooled(states)
+    for layer in tower.layers:
         states = _layer(layer, states, mask)
-    pooled = functional.avg_pool1d(states.transpose(1, 2).float(), 2).transpose(1, 2)
-    return pooled, torch.tensor([pooled_length(int(length)) for length in lengths])
+        yield _pooled(states)
+
+
+def _pooled(states: torch.Tensor) -> torch.Tensor:
+    return functional.avg_pool1d(states.transpose(1, 2).float(), 2).transpose(1, 2)
 
 
 def _layer(layer: Any, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

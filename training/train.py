@@ -27,7 +27,7 @@ from training.decoder_training import RECIPES, Teacher, train_decoder
 from training.dialogue import Dialogue
 from training.encoder_training import TOWER_RECIPES, fine_tune, new_head
 from training.feature_cache import CHUNK, EXAMPLES, Encoded, build_cache
-from training.labels import read_rows
+from training.labels import TRAINING_CORPORA, read_rows
 from training.sources import Material, training_material
 from training.state import save_state
 from training.tokenizer import train_tokenizer
@@ -62,9 +62,14 @@ def _log(work: Path, record: dict[str, object]) -> None:
         lines.write(json.dumps(record) + "\n")
 
 
-def prepare(data: Path, work: Path, seed: int) -> Material:
-    """Decode the data folder and make the synthetic clips, or find both done."""
-    rows = read_rows(data)
+def prepare(data: Path, work: Path, seed: int, left_out: str | None) -> Material:
+    """Decode the data folder, without the corpus `left_out`, and make the synthetic clips, or find both done.
+
+    Raises `ValueError` if there is no training corpus of this name.
+    """
+    if left_out not in (None, *TRAINING_CORPORA):
+        raise ValueError(f"{left_out} is not a training corpus; these are: {', '.join(TRAINING_CORPORA)}")
+    rows = [row for row in read_rows(data) if row.corpus != left_out]
     with _progress("clips", len(rows) + SYNTHETIC_CLIPS) as show:
         return training_material(data, rows, work, SYNTHETIC_CLIPS, seed, show)
 
@@ -149,12 +154,15 @@ def main(
     output: Annotated[Path, typer.Option(help="Folder that gets `edge` and `cloud`.")] = WEIGHTS,
     seed: Annotated[int, typer.Option(help="Seed of every draw.")] = 7,
     threads: Annotated[int, typer.Option(help="CPU threads; 0 keeps torch's default.")] = 0,
+    left_out: Annotated[
+        str | None, typer.Option("--leave-out", help="Corpus to leave out, to be judged on by training.pair_judge.")
+    ] = None,
 ) -> None:
     """Train the mini pair; the same command goes on after an interruption. Another recipe wants another folder."""
     if threads:
         torch.set_num_threads(threads)
     work.mkdir(parents=True, exist_ok=True)
-    material = prepare(data, work, seed)
+    material = prepare(data, work, seed, left_out)
     train_tower(CLOUD, material, whisper_source, work, seed)
     train_side(SEED, material, work, work, seed)
     train_side(CLOUD, material, work, output, seed)

@@ -1,0 +1,169 @@
+"""Linear heads on pooled tower states: pilots of a recipe that train in seconds.
+
+`python -m training.heads --data DIR --work DIR --tower whisper=openai/whisper-base --tower cloud=FOLDER` leaves one
+corpus out for heads on every layer of each tower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import torch
+import typer
+from torch import nn
+from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniAudioEncoder
+
+from training import whisper
+from training.architecture import CLOUD
+from training.checkpoint import load_checkpoint
+from training.corpus import Waveform, read_audio
+from training.feature_cache import CHUNK, batches_by_length
+from training.features import log_mel, pooled_length
+from training.labels import CLASSES, REPORT_SPEAKERS, TRAINING_CORPORA, Row, emotion_target, read_rows
+from training.leave_out import FINAL_CORPUS, Judged, Named, Predict, leave_one_out, table
+from training.state import load_state, save_state
+from training.tower import build_tower, layer_states, pad_mels
+
+NAMED: Final = ("voice", "emotion")
+"""What the heads predict."""
+SIZES: Final = [len(CLASSES[name]) for name in NAMED]
+
+
+@dataclass(frozen=True)
+class HeadRecipe:
+    """Hyperparameters of a head; every step sees all clips."""
+
+    steps: int = 150
+    rate: float = 5e-3
+    weight_decay: float = 0.1
+    dropout: float = 0.5
+
+
+def pooled_layers(tower: Qwen2_5OmniAudioEncoder, waveforms: Sequence[Waveform]) -> torch.Tensor:
+    """Mean and deviation over time after each layer, (clips, layers + 1, 2 * width) float16."""
+    found = torch.empty(len(waveforms), len(tower.layers) + 1, 2 * tower.config.d_model, dtype=torch.float16)
+    for batch in batches_by_length(waveforms):
+        mels, lengths = pad_mels([log_mel(waveforms[member]) for member in batch])
+        with torch.no_grad():
+            for layer, states in enumerate(layer_states(tower, mels, lengths)):
+                for member, row, frames in zip(batch, states, lengths.tolist(), strict=True):
+                    own = row[: pooled_length(frames)]
+                    found[member, layer] = torch.cat([own.mean(dim=0), own.std(dim=0)])
+    return found
+
+
+def cached_layers(
+    folder: Path,
+    tower: Qwen2_5OmniAudioEncoder,
+    keys: Sequence[str],
+    read: Callable[[str], Waveform],
+    advance: Callable[[], Any] = lambda: None,
+) -> dict[str, torch.Tensor]:
+    """`pooled_layers` of the clips `keys` by key, from `folder` as far as they are there."""
+    tower.eval()
+    found: dict[str, torch.Tensor] = {}
+    for start in range(0, len(keys), CHUNK):
+        part, path = keys[start : start + CHUNK], folder / f"{start // CHUNK:04d}.pt"
+        state = load_state(path)
+        if state is None or state["keys"] != part:
+            state = {"keys": part, "pooled": pooled_layers(tower, [read(key) for key in part])}
+            save_state(path, state)
+        found.update(zip(part, state["pooled"], strict=True))
+        advance()
+    return found
+
+
+def clip_weights(rows: Sequence[Row]) -> torch.Tensor:
+    """Weights of mean 1 by which corpora count equally, and classes equally within a corpus."""
+    groups = [(row.corpus, row.classes.get("emotion", "")) for row in rows]
+    emotions = {corpus: len({group for group in groups if group[0] == corpus}) for corpus, _ in set(groups)}
+    sizes = {group: groups.count(group) for group in set(groups)}
+    weights = torch.tensor([1.0 / (emotions[group[0]] * sizes[group]) for group in groups])
+    return weights / weights.mean()
+
+
+def fit_head(features: torch.Tensor, rows: Sequence[Row], seed: int, recipe: HeadRecipe) -> nn.Module:
+    """A linear head for voice and emotion on standardised `features` (clips, width), in evaluation mode."""
+    targets = torch.zeros(len(rows), len(CLASSES["emotion"]))
+    for target, row in zip(targets, rows, strict=True):
+        for name, share in emotion_target(row).items():
+            target[CLASSES["emotion"].index(name)] = share
+    voices = torch.tensor([CLASSES["voice"].index(row.classes["voice"]) for row in rows])
+    weights = clip_weights(rows)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        linear = nn.Linear(features.shape[1], sum(SIZES))
+        standardise = nn.BatchNorm1d(features.shape[1], affine=False, momentum=None)
+        head = nn.Sequential(standardise, nn.Dropout(recipe.dropout), linear)
+        optimiser = torch.optim.AdamW(linear.parameters(), lr=recipe.rate, weight_decay=recipe.weight_decay)
+        for _ in range(recipe.steps):
+            voice, emotion = head(features).split(SIZES, dim=-1)
+            losses = nn.functional.cross_entropy(voice, voices, reduction="none")
+            losses = losses - (targets * emotion.log_softmax(dim=-1)).sum(dim=-1)
+            optimiser.zero_grad()
+            torch.autograd.backward((losses * weights).mean())
+            optimiser.step()
+    return head.eval()
+
+
+@torch.no_grad()
+def names(head: nn.Module, features: torch.Tensor) -> list[Named]:
+    """The likeliest voice and emotion of each clip."""
+    best = [logits.argmax(dim=-1).tolist() for logits in head(features).split(SIZES, dim=-1)]
+    return [
+        {name: CLASSES[name][at] for name, at in zip(NAMED, found, strict=True)} for found in zip(*best, strict=True)
+    ]
+
+
+def judge_heads(
+    rows: Sequence[Row], features: dict[str, torch.Tensor], corpora: Sequence[str], recipe: HeadRecipe
+) -> list[Judged]:
+    """Leave one corpus out for heads on `features`, by key, each (width,)."""
+
+    def stacked(own: Sequence[Row]) -> torch.Tensor:
+        return torch.stack([features[row.file] for row in own]).float()
+
+    def train(own: Sequence[Row], seed: int) -> Predict:
+        head = fit_head(stacked(own), own, seed, recipe)
+        return lambda part: names(head, stacked(part))
+
+    return leave_one_out(rows, train, corpora)
+
+
+def read_tower(source: str) -> Qwen2_5OmniAudioEncoder:
+    """The tower of a checkpoint of either side, or Whisper's encoder from a source of `whisper.read_encoder_state`."""
+    if (Path(source) / "chat_template.jinja").exists():
+        tower: Qwen2_5OmniAudioEncoder = load_checkpoint(Path(source)).model.audio_tower
+        return tower
+    tower = build_tower(CLOUD.tower_layers)
+    whisper.port(whisper.read_encoder_state(source), tower)
+    return tower
+
+
+def main(
+    data: Annotated[Path, typer.Option(help="Folder with labels.tsv and the clips.")],
+    source: Annotated[
+        list[str],
+        typer.Option("--tower", help="NAME=SOURCE: a checkpoint's folder, or Whisper base as in training.train."),
+    ],
+    work: Annotated[Path, typer.Option(help="Folder for pooled states, one folder a name.")] = Path("mini-training"),
+    final: Annotated[bool, typer.Option(help="Judge on CASIA too, when nothing is left to be chosen.")] = False,
+) -> None:
+    """Leave one corpus out for linear heads on every layer of towers; prints a table."""
+    corpora = (*TRAINING_CORPORA, FINAL_CORPUS) if final else TRAINING_CORPORA
+    rows = [row for row in read_rows(data) if row.corpus in corpora and row.speaker not in REPORT_SPEAKERS]
+    found: dict[str, list[Judged]] = {}
+    for name, tower in (each.split("=", 1) for each in source):
+        encoder, keys = read_tower(tower), [row.file for row in rows]
+        pooled = cached_layers(work / f"pooled-{name}", encoder, keys, lambda key: read_audio(data / key))
+        for layer in range(len(encoder.layers) + 1):
+            own = {key: states[layer] for key, states in pooled.items()}
+            found[f"{name}, layer {layer}"] = judge_heads(rows, own, corpora, HeadRecipe())
+    print(table(found))
+
+
+if __name__ == "__main__":
+    typer.run(main)
