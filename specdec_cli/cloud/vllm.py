@@ -14,13 +14,13 @@ from typing import ClassVar, Final
 from specdec_cli.cloud import vllm_protocol as wire
 from specdec_cli.cloud.http import ForgottenError, RefusedError, parse
 from specdec_cli.cloud.remote import Call, RemoteModel, RemoteVerifier
-from specdec_cli.cloud.vllm_protocol import GenerateRequest, Scored
+from specdec_cli.cloud.vllm_protocol import GenerateRequest, Likely, Scored
 from specdec_cli.config import Server
 from specdec_cli.config.checks import beyond_likeliest
 from specdec_cli.decoding.accept import NO_SYNONYMS, says_same
 from specdec_cli.decoding.block import Draft, Enough, Verdict
 from specdec_cli.decoding.gate import GateState
-from specdec_cli.decoding.remote import RemoteClip
+from specdec_cli.decoding.remote import MeasuredSound, RemoteClip
 from specdec_cli.errors import CloudError, DecodingError, EdgeError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor, Prompt, effective
 from specdec_cli.types import Candidates, Decider, ModelWork
@@ -82,6 +82,12 @@ class VllmClip:
         return scored
 
 
+def heard(sound: MeasuredSound | None, text: Sequence[int], row: Likely) -> Likely:
+    """A position after `text` without the tokens that the sound bans. It judges those that are listed."""
+    banned = () if sound is None else sound.banned(text, tuple(row.probabilities.items()))
+    return row.without(banned) if banned else row
+
+
 class VllmDrafter:
     """Drafts with a vLLM server; see `Drafter`. The gate reads `MOST_CANDIDATES` likely tokens of each position."""
 
@@ -97,25 +103,29 @@ class VllmDrafter:
     def propose(
         self, text: Sequence[int], k: int, state: GateState, enough: Enough | None = None, top_k: int | None = None
     ) -> Draft:
-        """The next best token replaces a banned one."""
+        """The next best token replaces a banned one, and what the server wrote after that is dropped."""
         started, ids, likeliest, ended = time.perf_counter(), list[int](), list[Candidates](), False
+        instead = list[int | None]()
         requests, clip = self.requests, self.requests.clip
         drawing = None if top_k is None else (top_k, clip.config.decoding.seed)
         try:
             with requests.call.within_deadline():
                 while len(ids) < k and not ended:
                     scored = requests.scored((*text, *ids), 0, k - len(ids), wire.MOST_CANDIDATES, drawing)
-                    for token, row in zip(scored.generated, scored.likely, strict=True):
+                    for written, row in zip(scored.generated, scored.likely, strict=True):
+                        left = heard(clip.sound, (*text, *ids), row)
+                        token = written if written in left.probabilities else left.best
                         ids.append(token)
-                        likeliest.append(row.top(clip.top_n))
-                        unsure = state.add(row.evidence(token, clip.synonyms))
+                        likeliest.append(left.top(clip.top_n))
+                        instead.append(None if row.best in left.probabilities else row.best)
+                        unsure = state.add(left.evidence(token, clip.synonyms))
                         ended = token in clip.stop_ids or (state.stops and unsure) or bool(enough and enough(state))
-                        if ended:
+                        if ended or token != written:
                             break
         except CloudError as error:
             raise EdgeError(error.message, hint=error.hint) from error
-        ms = (time.perf_counter() - started) * 1e3
-        return Draft(tuple(ids), None, state, state.reason, ms, likeliest=tuple(likeliest) if clip.top_n else ())
+        ms, named = (time.perf_counter() - started) * 1e3, tuple(likeliest) if clip.top_n else ()
+        return Draft(tuple(ids), None, state, state.reason, ms, named, tuple(instead))
 
     def close(self) -> None:
         self.requests.call.close()
@@ -126,13 +136,17 @@ class VllmVerifier(RemoteVerifier):
 
     A block is scored as a whole. When a deferred draft is verified a second time, the cloud generates from the first
     uncertain token on, and that answer also decides later blocks. `top_n` is ignored: vLLM would list so many tokens at
-    every position of the prompt.
+    every position of the prompt, that of the recording included. So the sound, too, judges a position of a draft only
+    if it contradicts the likeliest token there: that position is asked for once more.
     """
 
     def __init__(self, requests: VllmClip) -> None:
         super().__init__(requests.call)
         self._requests = requests
+        self._listed: dict[tuple[int, ...], Likely] = {}  # text -> the likeliest tokens after it
+        self._all_listed = set[tuple[int, ...]]()  # texts after which as many are listed as the server may list
         self._next: dict[tuple[int, ...], int] = {}  # text -> the token that the cloud continues it with
+        self._banned: dict[tuple[int, ...], int] = {}  # text -> the likeliest token after it, which the sound banned
         self._writes_on = False
 
     @property
@@ -149,9 +163,9 @@ class VllmVerifier(RemoteVerifier):
         groups = clip.synonyms if rule == "class" else NO_SYNONYMS
         unsure = (at for at, each in enumerate(draft.evidence) if each.probability < _SURE)
         cut = next(unsure, m) if self._writes_on else m
-        tokens = m - cut + max(min(1 + run_on, room - m), 1)
+        after = max(min(1 + run_on, room - m), 1)
         for id_ in draft.ids:
-            own = self._continued(path, draft.ids[accepted:cut], tokens)
+            own = self._continued(path, draft.ids[accepted:cut], m - max(cut, accepted) + after)
             if not says_same(id_, own, groups):
                 break
             path, accepted = (*path, id_), accepted + 1
@@ -160,18 +174,38 @@ class VllmVerifier(RemoteVerifier):
         while not written or (len(written) < most and written[-1] not in clip.stop_ids):
             written.append(self._continued((*path, *written), (), max(most - len(written), 1)))
         self._writes_on = m > 0 and decoding.defers and rule != "class"
-        return Verdict(accepted, written[0], tuple(written[1:]), ms=self.work.step_ms - before_ms)
+        decided, start = (*path, *written), len(text)
+        instead = tuple(self._banned.get(decided[:at]) for at in range(start, len(decided)))
+        return Verdict(accepted, written[0], tuple(written[1:]), ms=self.work.step_ms - before_ms, instead=instead)
 
     def _continued(self, text: tuple[int, ...], draft: tuple[int, ...], tokens: int) -> int:
         """The cloud's next token after `text`; if it is unknown, a request scores `draft` and generates `tokens`."""
         if text not in self._next:
-            requests, server = self._requests, self._requests.server
-            # tokens that may not be generated can be the most likely ones, so more are listed
-            banned = len(server.processor.banned_ids) + server.vocab_size - requests.clip.vocab_size
-            scored = requests.scored((*text, *draft), len(draft), tokens, min(2 + banned, wire.MOST_CANDIDATES))
-            path = (*draft, *scored.generated)
-            self._next |= {(*text, *path[:at]): row.best for at, row in enumerate(scored.likely)}
+            sound = self._requests.clip.sound
+            if text not in self._listed:
+                self._ask(text, draft, tokens, all_listed=sound is not None and not draft)
+            # bans of other tokens than the likeliest change nothing
+            if sound is not None and sound.contradicts(text, self._listed[text].best) and text not in self._all_listed:
+                self._ask(text, (), 1, all_listed=True)
+            row = self._listed[text]
+            left = heard(sound, text, row)
+            if row.best not in left.probabilities:
+                self._banned[text] = row.best
+            self._next[text] = left.best
         return self._next[text]
+
+    def _ask(self, text: tuple[int, ...], draft: tuple[int, ...], tokens: int, *, all_listed: bool) -> None:
+        """Asks for the likeliest tokens at each token of `draft`, and at `tokens` more that are generated."""
+        requests, server = self._requests, self._requests.server
+        # tokens that may not be generated can be the most likely ones, so more are listed
+        banned = len(server.processor.banned_ids) + server.vocab_size - requests.clip.vocab_size
+        listed = wire.MOST_CANDIDATES if all_listed else min(2 + banned, wire.MOST_CANDIDATES)
+        scored = requests.scored((*text, *draft), len(draft), tokens, listed)
+        path = (*draft, *scored.generated)
+        found = {(*text, *path[:at]): row for at, row in enumerate(scored.likely)}
+        self._listed |= found
+        if listed == wire.MOST_CANDIDATES:
+            self._all_listed |= found.keys()
 
 
 class Vllm(RemoteModel):
@@ -192,7 +226,7 @@ class Vllm(RemoteModel):
         self.start(max(config.timeout_s, _START_S))
 
     def sound_fault(self, lexicon: str) -> str | None:
-        return f"vLLM bans no tokens by a lexicon ({lexicon})"
+        """None: what the server lists is judged here."""
 
     def verifier(self, clip: RemoteClip) -> VllmVerifier:
         return VllmVerifier(VllmClip(self, clip))

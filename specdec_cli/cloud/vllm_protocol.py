@@ -81,13 +81,24 @@ class Likely(NamedTuple):
     others: int
 
     @classmethod
-    def of(cls, listed: Mapping[int, float], size: int, banned: Collection[int] = ()) -> Likely:
-        """From `listed`, id -> log-probability, without ids from `size` on and banned ones, which are not generated."""
-        ranked = sorted(listed.items(), key=lambda item: (-item[1], item[0]))
-        ps = {id_: math.exp(min(logprob, 0.0)) for id_, logprob in ranked}
-        kept = {id_: p for id_, p in ps.items() if id_ < size and id_ not in banned}
-        whole = max(1.0 - sum(p for id_, p in ps.items() if id_ not in kept), sum(kept.values()), _LEAST_TOP)
-        return cls({id_: p / whole for id_, p in kept.items()}, max(size - len(banned) - len(kept), 1))
+    def of(
+        cls, listed: Mapping[int, float], size: int, banned: Collection[int] = (), most: int = MOST_CANDIDATES
+    ) -> Likely:
+        """From the `most` likely of `listed`, id -> log-probability: a drafted token is listed beside them.
+
+        Ids from `size` on and banned ones are left out, since they are not generated.
+        """
+        ranked = sorted(listed.items(), key=lambda item: (-item[1], item[0]))[:most]
+        every = cls({id_: math.exp(min(logprob, 0.0)) for id_, logprob in ranked}, 0)
+        found = every.without({id_ for id_, _ in ranked if id_ >= size or id_ in banned})
+        return found._replace(others=max(size - len(banned) - len(found.probabilities), 1))
+
+    def without(self, ids: Collection[int]) -> Likely:
+        """The position if some of its listed tokens cannot be generated: the others share their probability."""
+        kept = {id_: p for id_, p in self.probabilities.items() if id_ not in ids}
+        gone = sum(p for id_, p in self.probabilities.items() if id_ in ids)
+        whole = max(1.0 - gone, sum(kept.values()), _LEAST_TOP)
+        return Likely({id_: p / whole for id_, p in kept.items()}, self.others)
 
     @property
     def best(self) -> int:
@@ -195,7 +206,8 @@ def read_answer(body: bytes, request: GenerateRequest) -> Scored:
     if not all(token in row for token, row in zip(drafted, listed, strict=True)):
         raise MalformedError("a drafted token was not scored")
     listed += ({each.token_id: each.logprob for each in token.top_logprobs} for token in written)
-    likely, tokens = [Likely.of(each, request.size, request.banned) for each in listed], list[int]()
+    likely = [Likely.of(each, request.size, request.banned, request.candidates) for each in listed]
+    tokens = list[int]()
     if min(max(row.probabilities.values(), default=0.0) for row in likely) < _LEAST_TOP:
         raise MalformedError("no token that may be generated is likely, or the model's scores are not finite")
     for token, row in zip(written, likely[request.drafted :], strict=True):

@@ -38,6 +38,9 @@ class MeasuredSound(Protocol):
     def banned(self, text: Sequence[int], likeliest: Candidates) -> Collection[int]:
         """Which of the likeliest tokens after `text` are banned."""
 
+    def contradicts(self, text: Sequence[int], token: int) -> bool:
+        """Whether a token after `text` is banned where there is an answer; only then are others to be looked at."""
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteClip:

@@ -92,6 +92,13 @@ class Grounding:
             if new and allowed is False and any(answer <= attributes for answer in answers)
         )
 
+    def contradicts(self, text: Sequence[int], token: int) -> bool:
+        """Whether the sound bans a token after `text` where there is an answer, be it as likely as it may."""
+        if self.words is None or not self.words.touches(token):
+            return False
+        _, allowed, is_new = self._judged(self.words, tuple(text), token)
+        return is_new and allowed is False
+
     def _judged(self, words: ClassWords, text: tuple[int, ...], token: int) -> tuple[frozenset[str], bool | None, bool]:
         """Of the classes that a token may come to name: their attributes, whether the sound allows them, and whether
         the text has not named one of them. None: the sound allows some, or that is not known.

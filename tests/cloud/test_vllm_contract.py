@@ -73,10 +73,11 @@ def test_texts_equal_those_in_process_and_a_recording_is_sent_once(monkeypatch):
     with _linked(server.respond, token_env="TINY_KEY") as link:
         assert server.asked == [MODELS, TOKENIZE, GENERATE]
         assert re.fullmatch(r"http://[0-9.:]+: tiny, answered in [0-9.]+ ms", link.probe())
-        for number, case in enumerate(CASES):
+        for number, case in enumerate((*CASES, *(case.heard() for case in CASES))):
             rounds, finished = case.run(link)
             assert outcome(rounds, finished) == outcome(*case.run())
-            assert finished.cloud.forwards == sum(round_.escalated for round_ in rounds)
+            verified, again = sum(round_.escalated for round_ in rounds), finished.cloud.forwards
+            assert again == verified or (case.measured is not None and again > verified)
             assert finished.cloud.bytes_up > len(data_url(clip(case.clip), 16000))
             assert server.sent == number + 1
         asked = len(server.asked)

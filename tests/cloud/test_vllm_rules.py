@@ -17,7 +17,7 @@ from specdec_cli.decoding.accept import accept_block
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.decoding.rows import read
-from specdec_cli.types import ModelWork
+from specdec_cli.types import Candidates, ModelWork
 from tests.cloud.stand_in import told
 
 VOCAB, PADDED = 60, 70  # ids that may be generated, and rows that the server scores
@@ -27,20 +27,25 @@ SYNONYMS = {id_: id_ // 3 for id_ in range(VOCAB)}
 class Answering:
     """Requests about a clip, to a server that gives `logits` [m + 1, rows] at the tokens of a draft and after it."""
 
-    def __init__(self, logits: torch.Tensor, rule: Any = "greedy", banned: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, logits: torch.Tensor, rule: Any = "greedy", banned: tuple[int, ...] = (), sound: Any = None
+    ) -> None:
         decoding = SimpleNamespace(max_new_tokens=99, defers=False, rules=AcceptanceRules(rule=rule))
         config: Any = SimpleNamespace(decoding=decoding)
         prompt: Any = None
-        self._rows, self.work = logits, ModelWork()
-        self.clip = RemoteClip(lambda: prompt, config, VOCAB, (), synonyms=SYNONYMS)
+        self._rows, self.work, self.asked = logits, ModelWork(), list[tuple[int, int]]()
+        self.clip = RemoteClip(lambda: prompt, config, VOCAB, (), synonyms=SYNONYMS, sound=sound)
         self.call = SimpleNamespace(traffic=Traffic(), within_deadline=nullcontext)
         self.server: Any = SimpleNamespace(processor=SimpleNamespace(banned_ids=banned), vocab_size=VOCAB)
 
     def scored(self, ids: tuple[int, ...], drafted: int, tokens: int, listed: int, drawing: Any = None) -> Scored:
-        *rows, after = self._rows
-        banned = self.server.processor.banned_ids
+        *rows, after = self._rows[len(ids) - drafted : len(ids) + 1]
+        self.asked.append((drafted, listed))
+        banned, drafts = self.server.processor.banned_ids, ids[len(ids) - drafted :]
         request = GenerateRequest(ids, len(ids), drafted, tokens, VOCAB, banned, listed, drawing)
-        return _read(request, told(after, listed), [told(row, listed, id_) for row, id_ in zip(rows, ids, strict=True)])
+        return _read(
+            request, told(after, listed), [told(row, listed, id_) for row, id_ in zip(rows, drafts, strict=True)]
+        )
 
 
 def answered(*given: Any) -> VllmVerifier:
@@ -78,6 +83,51 @@ def test_few_candidates_judge_like_whole_distributions(rule):
         assert (found.accepted, found.token, *found.run_on) == wanted, number
         accepted.add(found.accepted)
     assert accepted == set(range(6))
+
+
+class EveryThird:
+    """A sound that contradicts a third of the tokens, which one depends on the text; another third are answers."""
+
+    def kind(self, text: tuple[int, ...], token: int) -> int:
+        return (token + len(text)) % 3
+
+    def contradicts(self, text: tuple[int, ...], token: int) -> bool:
+        return self.kind(text, token) == 0
+
+    def banned(self, text: tuple[int, ...], likeliest: Candidates) -> set[int]:
+        answered = any(self.kind(text, id_) == 1 and p >= 0.01 for id_, p in likeliest)
+        return {id_ for id_, _ in likeliest if answered and self.contradicts(text, id_)}
+
+
+def test_the_sound_judges_those_of_twenty_that_may_be_generated():
+    """A position is asked for once more, without its draft, only if the sound contradicts its likeliest token."""
+    rng, generator, sound = random.Random(9), torch.Generator().manual_seed(9), EveryThird()
+    replaced, unanswered = 0, 0
+    for number in range(300):
+        banned = tuple(rng.sample(range(VOCAB), rng.randint(0, 9)))
+        logits = rng.choice((1.0, 5.0)) * torch.randn(rng.randint(1, 6), PADDED, generator=generator)
+        logits[:, banned] += 3.0
+        logits[:, VOCAB:] -= 9.0
+        forbidden, own, instead, doubtful = {*banned, *range(VOCAB, PADDED)}, list[int](), list[int | None](), 0
+        for at, row in enumerate(logits):
+            twenty = [id_ for id_ in row.argsort(descending=True)[:20].tolist() if id_ not in forbidden]
+            ps = row.index_fill(0, torch.tensor(sorted(forbidden)), -torch.inf).softmax(-1)
+            best, places = twenty[0], (0,) * at
+            found = sound.banned(places, tuple((id_, float(ps[id_])) for id_ in twenty))
+            own.append(next(id_ for id_ in twenty if id_ not in found))
+            instead.append(best if best in found else None)
+            doubtful += sound.contradicts(places, best)
+            unanswered += sound.contradicts(places, best) and best not in found
+        requests: Any = Answering(logits, "greedy", banned, sound)
+        verdict = VllmVerifier(requests).verify((), Draft(tuple(own[:-1])), 0)
+        assert (verdict.accepted, verdict.token) == (len(own) - 1, own[-1]), number
+        assert verdict.instead == tuple(instead), number
+        few = 2 + len(banned) if len(own) > 1 else 20
+        again = doubtful if few < 20 else 0
+        assert requests.asked == [(len(own) - 1, few), *[(0, 20)] * again], number
+        replaced += sum(id_ is not None for id_ in instead)
+    assert replaced > 200
+    assert unanswered > 20
 
 
 def test_of_equally_likely_tokens_the_lowest_id_wins_as_in_process():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -14,9 +15,13 @@ from specdec_cli.config import Config, Server
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.pair import Pair
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.class_words import class_words
+from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor, Prompt
-from specdec_cli.types import Finished
+from specdec_cli.types import Finished, Measured
+from tests.laws.cases import CLAIMS, drawn_sound, reading_as
 from tests.support.models import near_model, tiny_audio_model, tiny_clip
 from tests.tiny import collect, settings
 
@@ -56,12 +61,13 @@ def configured(url: str, **settings: Any) -> Server:
 
 @dataclass(frozen=True)
 class VllmCase:
-    """One edge, one clip, some settings by name."""
+    """One edge, one clip, some settings by name; `measured`: figures of its sound, beside which tokens are claims."""
 
     kind: str
     clip: int
     instruction: str
     given: dict[str, Any]
+    measured: Measured | None = None
 
     @property
     def config(self) -> Config:
@@ -72,6 +78,18 @@ class VllmCase:
         """The same case with other settings."""
         return replace(self, given={**self.given, **changed})
 
+    def heard(self) -> VllmCase:
+        """The same case beside a sound."""
+        return replace(self, measured=drawn_sound(random.Random(repr(self))))
+
+    @property
+    def grounding(self) -> Grounding | None:
+        """The sound."""
+        if (measured := self.measured) is None:
+            return None
+        lexicon, writer = Lexicon.shipped(), reading_as(CLAIMS, edge(self.kind)).processor
+        return Grounding(lexicon, "en", lambda: measured, class_words(lexicon, lexicon.measured, writer))
+
     def run(self, link: Vllm | None = None) -> tuple[list[Block], Finished]:
         """Decodes the clip with the cloud behind `link`; or in this process, which is done once."""
         if link is None and repr(self) in _IN_PROCESS:
@@ -80,7 +98,7 @@ class VllmCase:
         pair = Pair.of(drafter, link or cloud())
         mine, theirs = (prompt(each.processor, self.clip, self.instruction) for each in (drafter, link or cloud()))
         gate = Gate.of(self.config)
-        ran = collect(pair.loop(self.config, (mine, lambda: theirs), gate).run())
+        ran = collect(pair.loop(self.config, (mine, lambda: theirs), gate, sound=self.grounding).run())
         if link is None:
             _IN_PROCESS[repr(self)] = ran
         return ran
