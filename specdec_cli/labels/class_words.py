@@ -43,6 +43,35 @@ Naming = frozenset[Named]
 _NOTHING: Final[Naming] = frozenset()
 
 
+class _Written(NamedTuple):
+    """A text."""
+
+    row: list[str]  # its units
+    start: int  # the first unit of its last sentence
+    language: Language
+
+
+class _Units:
+    """The units of one language that end phrases, and those that begin or go on with one."""
+
+    def __init__(self) -> None:
+        self._ends, self._begins, self._stems = set[str](), set[str](), list[str]()
+
+    def add(self, steps: Steps) -> None:
+        if steps[-1].endswith("*"):
+            self._stems.append(steps[-1].removesuffix("*"))
+        self._ends.add(steps[-1])
+        for step in steps:
+            if _is_latin(step):
+                self._begins.update(step[:end] for end in range(_LETTERS, len(step)))
+            elif step != GAP:
+                self._begins.add(step)
+
+    def has(self, unit: str) -> bool:
+        """Whether a unit may be in a phrase's end or beginning."""
+        return unit in self._ends or unit in self._begins or any(map(unit.startswith, self._stems))
+
+
 class ClassWords:
     """Finds the classes that tokens name. Answers are kept, since captions name the same few things.
 
@@ -57,34 +86,26 @@ class ClassWords:
         self, lexicon: Lexicon, attributes: Collection[str], decode: Decode, words: Words | None = None
     ) -> None:
         self._lexicon, self.attributes, self._decode = lexicon, frozenset(attributes), decode
-        self._fixed = defaultdict[tuple[str, Steps], set[str]](set)
-        for language, of in (words or {}).items():
-            for name, own in of.items():
+        self._fixed = defaultdict[tuple[str, Steps], Naming](frozenset)
+        for language in lexicon.vocabularies:
+            for name, own in (words or {}).get(language, {}).items():
                 for word in own.split():
-                    self._fixed[language, tuple(units(word))].add(name)
+                    steps = tuple(units(word))
+                    meant = _named(lexicon.last(steps, language)) if name in self.attributes else ()
+                    sure = (one._replace(sure=True) for one in meant if one.attribute == name)
+                    self._fixed[language, steps] |= frozenset(sure)
         self._phrases = {language: defaultdict[str, list[Steps]](list) for language in lexicon.vocabularies}
-        self._ends, self._begins, self._stems = set[str](), set[str](), list[str]()
+        self._units = {language: _Units() for language in lexicon.vocabularies}
         for language, vocabulary in lexicon.vocabularies.items():
             for steps, meaning in vocabulary.meanings.items():
                 self._phrases[language][steps[0][0]].append(steps)
                 if any(name in self.attributes for name, _ in meaning.said):
-                    self._add(steps)
+                    self._units[language].add(steps)
         self.touches = lru_cache(maxsize=1 << 16)(self._touches)
         self.naming = lru_cache(maxsize=1 << 14)(self._naming)
         self.labels = lru_cache(maxsize=1 << 11)(self._labels)
-        self._text = lru_cache(maxsize=1 << 11)(decode)
+        self._written = lru_cache(maxsize=1 << 11)(self._read)
         self._found = lru_cache(maxsize=1 << 12)(self._find)
-
-    def _add(self, steps: Steps) -> None:
-        """Adds a phrase to what `_touches` knows."""
-        if steps[-1].endswith("*"):
-            self._stems.append(steps[-1].removesuffix("*"))
-        self._ends.add(steps[-1])
-        for step in steps:
-            if _is_latin(step):
-                self._begins.update(step[:end] for end in range(_LETTERS, len(step)))
-            elif step != GAP:
-                self._begins.add(step)
 
     def _touches(self, token: int) -> bool:
         """Whether a token may end or begin a phrase that names a class; where none does, nothing has to be read."""
@@ -92,11 +113,18 @@ class ClassWords:
         last = next((unit for unit in reversed(units(text)) if unit.isalnum()), None)
         if last is None or "\ufffd" in text:
             return "\ufffd" in text  # part of a character
-        return last in self._ends or last in self._begins or any(map(last.startswith, self._stems))
+        return any(known.has(last) for known in self._units.values())
 
     def _labels(self, text: tuple[int, ...], language: Language) -> Mapping[str, str | None]:
         """The class that a text names for every attribute."""
-        return self._lexicon.labels(self._text(text), language)
+        return self._lexicon.labels(self._decode(text), language)
+
+    def _read(self, text: tuple[int, ...], language: Language) -> _Written:
+        """A text in units, with its language."""
+        written = self._decode(text)
+        row = units(written)
+        start = max((at + 1 for at, unit in enumerate(row) if unit in ENDS), default=0)
+        return _Written(row, start, self._lexicon.language_of(written, language))
 
     def _naming(self, text: tuple[int, ...], token: int, language: Language) -> Naming:
         """What a text may come to name with one more token.
@@ -104,25 +132,28 @@ class ClassWords:
         Empty if the token adds nothing to what the text began to name; if a phrase that it ends or begins may mean
         something of another kind; and for tokens inside a Latin word and in quoted speech.
         """
-        written, longer = self._text(text), self._decode((*text, token))
+        longer = self._decode((*text, token))
         if longer.count('"') % 2 or longer.count("“") > longer.count("”"):
             return _NOTHING
-        before, row = units(written), units(longer)
+        (before, start, own), row = self._written(text, language), units(longer)
         marked = bool(row) and not row[-1].isalnum()
         while row and not row[-1].isalnum():
             row.pop()
         if len(row) <= len(before) or row[: len(before)] != before:
             return _NOTHING
-        start = max((at + 1 for at, unit in enumerate(before) if unit in ENDS), default=0)
-        own = self._lexicon.language_of(written, language)
+        if not self._units[own].has(row[-1]):
+            return _NOTHING
         return self._found(tuple(row[start:]), len(before) - start, own, marked)
 
     def _find(self, row: Steps, fresh: int, language: Language, marked: bool) -> Naming:
         """See `_naming`: the last sentence in units, the token's first unit, and whether a mark ends the token."""
+        fixed = self._fixed_wording(row, language)
+        if fixed is not None and len(fixed) < 2:
+            return fixed
         end = self._lexicon.last(row, language)
         named = {one for one in _named(end) if one.attribute in self.attributes}
-        if fixed := self._fixed_wording(row, language):
-            return frozenset(one._replace(sure=True) for one in named if one.attribute in fixed)
+        if fixed:  # 适中: its noun, which stands before it, says of what
+            return fixed.intersection(one._replace(sure=True) for one in named)
         is_ended = end.start < len(row)
         if is_ended and (end.is_noun or not named or {name for name, _ in end.named} - self.attributes):
             return _NOTHING
@@ -139,10 +170,10 @@ class ClassWords:
                 is_new = is_new or bool(said)
         return frozenset(named) if is_new else _NOTHING
 
-    def _fixed_wording(self, row: Steps, language: Language) -> Collection[str]:
-        """The attributes that the fixed word at the end of a row names; none if there is no such word."""
+    def _fixed_wording(self, row: Steps, language: Language) -> Naming | None:
+        """What the fixed word at the end of a row names; None if there is no such word."""
         ends = (row[-size:] for size in range(1, min(len(row), _LONGEST) + 1))
-        return next((of for end in ends if (of := self._fixed.get((language, end)))), ())
+        return next((self._fixed[language, end] for end in ends if (language, end) in self._fixed), None)
 
     def _begun(self, row: Steps, fresh: int, language: Language) -> Iterator[Meaning]:
         """The phrases that go on within the last word of a row, and in which the token's first unit lies."""
