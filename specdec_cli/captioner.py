@@ -1,4 +1,4 @@
-"""From a file to a caption: configuration, models, audio, loop and transcript, put together."""
+"""From a file to captions: a captioner has the models and settings of a run, and makes a `Run` of each clip."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from specdec_cli.audio import Recording, from_samples
 from specdec_cli.audio.prosody import measure
+from specdec_cli.audio.samples import piece_of
+from specdec_cli.cloud.connect import connect_cloud, connect_edge
 from specdec_cli.config import Config, load_config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.guesses import GuessTable
-from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair, Prompts
+from specdec_cli.decoding.remote import Remote, RemoteEdge
 from specdec_cli.decoding.rows import Groups
-from specdec_cli.errors import ConfigError, SpecdecError, as_specdec_error
+from specdec_cli.errors import AudioContentError, ConfigError, SpecdecError, as_specdec_error
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.opening import open_item
 from specdec_cli.inputs.recording import InputFile
@@ -35,16 +38,19 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import Calibration, calibration_for
 from specdec_cli.labels.class_words import ClassWords, class_words
 from specdec_cli.labels.grounding import Grounding
-from specdec_cli.labels.probabilities import KEPT, Scorer
-from specdec_cli.models.engine import Engine
-from specdec_cli.models.processor import Processor
-from specdec_cli.pair_loading import Loading, load_pair
+from specdec_cli.labels.probabilities import Scorer
+from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.loading import load_model
+from specdec_cli.models.processor import Processor, suggestions
 from specdec_cli.prompts import Language
+from specdec_cli.reading import CaptionRules
 from specdec_cli.run import Run
-from specdec_cli.setup import Setup
 from specdec_cli.text import file_name, show
 from specdec_cli.transcript import Started, Transcript
+from specdec_cli.transcript.records import Models
+from specdec_cli.transcript.shared import SUGGESTED, SharedFields
 from specdec_cli.transcript.updates import Update
+from specdec_cli.types import Loading
 
 _log = logging.getLogger(__name__)
 
@@ -56,13 +62,19 @@ class Captioner:
         sampling_rate: of the audio that the models take, Hz.
         window_s: longest audio that the models read at once, seconds.
         gate: the gate in force for all clips.
-        setup: the common part of all clips' transcripts.
+        synonyms: groups of tokens, for the acceptance rule class and a remote edge's gate.
+        caption_rules: where captions end.
+        shared: the fields that all transcripts share.
+        lexicon: compares claims with the sound, and says what it bans.
+        scorer: of the classes that captions name; None: transcripts have no labels.
+        measures: whether transcripts have measured figures even if nothing else needs them.
+        load_s: time of loading the models, seconds; None: not measured.
         cuts: the cuts of the file in `audio.segment`; None: no file is named.
     """
 
     def __init__(self, config: Config, pair: Pair, load_s: float | None = None, *, cuts: Cuts | None = None) -> None:
         pair.require_mode(config.decoding.mode)
-        self.config, self.pair = config, pair
+        self.config, self.pair, self.load_s = config, pair, load_s
         self.sampling_rate = pair.processor.sampling_rate
         self.window_s = min(model.processor.window_s for model in pair.models.values())
         if (piece_s := config.audio.length_s) is not None and piece_s > self.window_s:
@@ -70,9 +82,12 @@ class Captioner:
         self.cuts = cuts or Cuts.of_config(config.audio)
         summed = config.gate_in_force == "class-entropy"
         remote = summed and pair.edge in pair.remotes  # a remote edge's candidates are summed on the host
-        self._synonyms = self.word_groups if config.acceptance_rule == "class" or remote else NO_SYNONYMS
+        self.synonyms = self.word_groups if config.acceptance_rule == "class" or remote else NO_SYNONYMS
         self.gate = Gate.of(config, self.class_groups if summed and not remote else None)
-        self.setup = Setup.of(config, pair, load_s)
+        self.caption_rules = CaptionRules(config.closes, config.decoding.stop_strings)
+        self.lexicon, self.measures = Lexicon.shipped(), False
+        self.shared = _with_models(SharedFields.of(config, self.lexicon), pair)
+        self.scorer: Scorer | None = None
         self._calibration: Calibration | None = None  # of all loaded models
         self._require_sound()
 
@@ -121,11 +136,9 @@ class Captioner:
         pair = replace(self.pair, edge=edge, cloud=cloud, guess_table=GuessTable())
         here, there = config.audio, self.config.audio
         same_cuts = (here.cuts_path, here.strict) == (there.cuts_path, there.strict)
-        varied = Captioner(config, pair, self.setup.load_s, cuts=self.cuts if same_cuts else None)
-        scorer, varied._calibration = self.setup.scorer, self._calibration
-        if scorer is not None:
-            scorer = varied._scorer(scorer.lexicon)
-        varied.setup = replace(varied.setup.reading(self.setup.lexicon), scorer=scorer, measures=self.setup.measures)
+        varied = Captioner(config, pair, self.load_s, cuts=self.cuts if same_cuts else None)
+        varied.measures, varied._calibration = self.measures, self._calibration
+        varied._read(self.lexicon, scores=self.scorer is not None)
         return varied
 
     def labelled(self, lexicon: Lexicon) -> Captioner:
@@ -137,26 +150,25 @@ class Captioner:
         if unknown := next((name for name in own if name not in lexicon.attributes), None):
             hint = f"There are {', '.join(lexicon.attributes)}."
             raise ConfigError(f"judging.temperatures: the lexicon has no attribute {show(unknown)}.", hint=hint)
-        changed = self._with(self.setup.reading(lexicon))
-        changed._calibration = calibration_for(self.setup.models.weights, own)
-        changed.setup = replace(changed.setup, scorer=changed._scorer(lexicon))
+        changed = copy(self)
+        changed._calibration = calibration_for(self.shared.models.weights, own)
+        changed._read(lexicon, scores=True)
         changed._require_sound()
         return changed
 
-    def _scorer(self, lexicon: Lexicon) -> Scorer:
-        """The scorer of a lexicon's classes. A calibration holds for captions without a temperature."""
-        return Scorer(lexicon, None if self.config.decoding.sampling else self._calibration)
+    def _read(self, lexicon: Lexicon, *, scores: bool) -> None:
+        """Reads captions by a lexicon. A calibration of its probabilities holds for captions without a temperature."""
+        self.lexicon, self.shared = lexicon, self.shared.with_lexicon(lexicon)
+        calibration = None if self.config.decoding.sampling else self._calibration
+        self.scorer = Scorer(lexicon, calibration) if scores else None
 
     def measuring(self) -> Captioner:
         """The same captioner, but its transcripts have figures of each clip in `measured`; see docs/acoustics.md.
 
         They have them in any case if the lexicon has limits for classes; then `agrees` holds which of these fit.
         """
-        return self._with(replace(self.setup, measures=True))
-
-    def _with(self, setup: Setup) -> Captioner:
         changed = copy(self)
-        changed.setup = setup
+        changed.measures = True
         return changed
 
     def close(self) -> None:
@@ -205,28 +217,35 @@ class Captioner:
 
     def runs_of(self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()) -> Iterator[Run]:
         """One run per piece of a recording, except those with an index in `skip`; `item` is the input that names it."""
-        item = item or InputFile(recording.path)
-        setup, count, pieces = self.setup.of_item(item), len(recording.cuts), recording.pieces(skip)
+        item, count, pieces = item or InputFile(recording.path), len(recording.cuts), recording.pieces(skip)
         digest = None if self.cuts is None else self.cuts.digest(recording.path)
         while True:
             started = time.perf_counter()
             if (cut := next(pieces, None)) is None:
                 return
-            clip = setup.started(recording, cut, item, self.sampling_rate, digest)
+            clip = self.shared.started(recording, cut, item, digest, measures=self.measures)
             prompts: Prompts | None = None
-            error: SpecdecError | None = cut.fault or setup.refusal(clip)
+            error: SpecdecError | None = cut.fault or self._refusal(clip)
             if error is None:
                 try:
-                    prompts = self.pair.prompts(self.config, cut.samples, setup.prompt)
+                    prompts = self.pair.prompts(self.config, cut.samples, clip.prompt)
                 except Exception as unforeseen:
                     error = as_specdec_error(unforeseen, _log)
             audio_s = recording.decode_s / count + time.perf_counter() - started
             sound = None if prompts is None else self._sound(clip, cut.samples, recording.levels.get(cut.channel))
-            yield Run(self.setup, self.pair, clip, prompts, audio_s, error, sound, self.loop, self.remember)
+            yield Run(self, clip, prompts, audio_s, error, sound)
+
+    def _refusal(self, clip: Started) -> AudioContentError | None:
+        """Why the settings refuse to caption a clip; None if they do not."""
+        if not (clip.flags and self.config.audio.no_speech == "refuse"):
+            return None
+        place = clip.file if clip.start_s is None else piece_of(clip.file, clip.start_s, clip.end_s or 0.0)
+        hint = "To caption it all the same, set audio.no_speech to mark."
+        return AudioContentError(f"{place} holds no speech: a caption would be invented", hint=hint)
 
     def _sound(self, clip: Started, samples: npt.NDArray[np.float32], dbfs: float | None) -> Grounding | None:
         """The sound of a clip, measured at its first use unless it was before; None if the lexicon has no limits."""
-        lexicon, known = self.setup.lexicon, clip.measured
+        lexicon, known = self.lexicon, clip.measured
         if not lexicon.measured and known is None:
             return None
         measuring = partial(measure, samples, self.sampling_rate, dbfs) if known is None else lambda: known
@@ -235,14 +254,13 @@ class Captioner:
     @property
     def class_words(self) -> ClassWords | None:
         """Finds the classes in tokens that the sound decides; None: it decides none."""
-        lexicon = self.setup.lexicon
-        attributes = lexicon.limited(self.config.decoding.sound)
-        return class_words(lexicon, attributes, self.pair.processor) if attributes else None
+        attributes = self.lexicon.limited(self.config.decoding.sound)
+        return class_words(self.lexicon, attributes, self.pair.processor) if attributes else None
 
     def _require_sound(self) -> None:
         """Raises ConfigError if the sound is to decide classes, and a remote model cannot let it."""
         for remote in self.pair.remotes if self.class_words is not None else ():
-            if fault := remote.sound_fault(self.setup.lexicon.digest):
+            if fault := remote.sound_fault(self.lexicon.digest):
                 hint = "Set decoding.sound to [], or load the model here."
                 raise ConfigError(f"The sound cannot decide what {remote.name} writes: {fault}.", hint=hint)
 
@@ -275,7 +293,7 @@ class Captioner:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The caption in the text of token ids."""
-        return self.setup.caption(self.pair.processor.text(ids))
+        return self.caption_rules.caption(self.pair.processor.text(ids))
 
     @cached_property
     def word_groups(self) -> Synonyms:
@@ -288,25 +306,36 @@ class Captioner:
         model = self.pair.local("edge") or self.pair.local("cloud")
         return Groups.of(self.word_groups, self.pair.vocab_size, "cpu" if model is None else model.device)
 
-    def loop(
-        self,
-        prompts: Prompts,
-        engine: Engine | None = None,
-        clip: Started | None = None,
-        sound: Grounding | None = None,
-    ) -> Loop:
-        """The loop of one clip, which may have its own language and instruction; see `Pair.loop`."""
-        return self.pair.loop(
-            self.config,
-            prompts,
-            self.gate,
-            engine=engine,
-            top_n=KEPT if self.setup.scorer else 0,
-            synonyms=self._synonyms,
-            language=None if clip is None else clip.language,
-            instruction=None if clip is None else clip.prompt,
-            sound=None if sound is None or sound.words is None else sound,
-        )
+
+def load_pair(config: Config, loading: Loading) -> Pair:
+    """The models that the configured mode needs, loaded or connected; errors as in `Captioner.load`."""
+    used, edge, cloud = config.models, config.edge, config.cloud
+    drafting: AudioLM | RemoteEdge | None = None
+    verifying: AudioLM | Remote | None = None
+    if config.runtime.threads is not None and any(model.url is None for model in used.values()):
+        torch.set_num_threads(config.runtime.threads)
+    if edge is not None and "edge" in used:
+        with loading(f"edge: {edge.label}") as tell:
+            drafting = load_model(edge, config.runtime, tell) if edge.url is None else connect_edge(config, edge)
+    if cloud is not None and "cloud" in used:
+        with loading(f"cloud: {cloud.label}") as tell:
+            here = cloud.url is None
+            verifying = load_model(cloud, config.runtime, tell) if here else connect_cloud(config, cloud, drafting)
+    return Pair.of(drafting, verifying)
+
+
+def _with_models(shared: SharedFields, pair: Pair) -> SharedFields:
+    """The fields of a run's transcripts once its models are loaded."""
+    decoding, processors = shared.config.decoding, {role: model.processor for role, model in pair.models.items()}
+    added = {role: found for role, processor in processors.items() if (found := suggestions(decoding, processor))}
+    declared = {role: getattr(processor.config, "specdec_prompts", None) for role, processor in processors.items()}
+    return replace(
+        shared,
+        models=Models.of(pair.described),
+        settings={**shared.settings, **({SUGGESTED: added} if added else {})},
+        shipped_only=tuple(role for role, prompts in declared.items() if prompts == "shipped"),
+        unanswered=tuple(each.failure for each in pair.remotes if each.failure),
+    )
 
 
 @lru_cache(maxsize=4)  # variants of a captioner share them

@@ -19,7 +19,7 @@ from specdec_cli.config import Config, ResolvedConfig
 from specdec_cli.config.flags import with_flags
 from specdec_cli.errors import SpecdecError, as_specdec_error, first_line
 from specdec_cli.format import count
-from specdec_cli.transcript.terms import recorded_settings
+from specdec_cli.transcript.shared import recorded_settings
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -181,7 +181,7 @@ def _models(config: Config) -> Iterator[Check]:
     except Exception as error:  # a package that is absent or broken raises what it likes
         yield Check("models", "fail", _sentence(error))
         return
-    shown, pair = captioner.setup.models, captioner.pair
+    shown, pair = captioner.shared.models, captioner.pair
     for role, info, model in (("edge", shown.edge, pair.local("edge")), ("cloud", shown.cloud, pair.local("cloud"))):
         if info is not None:
             tested = "" if model is None else f" · self-test {model.self_test or 'switched off'}"

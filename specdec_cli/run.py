@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, Protocol
 
+from specdec_cli.config import Config
+from specdec_cli.decoding.accept import Synonyms
 from specdec_cli.decoding.block import Block
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair, Prompts
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.labels.grounding import Grounding
-from specdec_cli.labels.probabilities import needs_review
+from specdec_cli.labels.probabilities import KEPT, Scorer, needs_review
 from specdec_cli.models.engine import Engine
-from specdec_cli.reading import description_end, flags_of
-from specdec_cli.setup import Setup, described
+from specdec_cli.reading import CaptionRules, flags_of
 from specdec_cli.transcript.recorder import error_transcript, gpu_mb, peak_rss_mb, timing, totals
-from specdec_cli.transcript.records import Resources, Started, Transcript, Uplink
+from specdec_cli.transcript.records import Models, Resources, Started, Transcript, Uplink
 from specdec_cli.transcript.round import Round
 from specdec_cli.transcript.updates import EventText, Update
 from specdec_cli.types import Finished, Token
 
-MakeLoop = Callable[[Prompts, Engine | None, Started, Grounding | None], Loop]
-"""Makes the loop of one clip: by its prompts, what makes the forwards, its fields, and its sound."""
+
+class RunModels(Protocol):
+    """The models and settings of a run: those of a `Captioner`, where they are described."""
+
+    config: Config
+    pair: Pair
+    gate: Gate
+    synonyms: Synonyms
+    caption_rules: CaptionRules
+    scorer: Scorer | None
+    load_s: float | None
+
+    def remember(self, transcript: Transcript) -> None: ...
 
 
 class Run:
@@ -33,30 +46,24 @@ class Run:
     A run decodes once. It is safe to stop reading its updates half-way.
 
     Args:
-        setup, pair: its settings and its models.
+        models: its models and settings.
         clip: the fields of its transcript that are known before.
         prompts: of both models; None: there is nothing to caption, and `error` is the reason.
         audio_s: time of decoding the audio and computing its features, seconds.
         sound: checks the caption's claims; None: nothing does.
-        make_loop: makes the loop of its prompts; see `Captioner.loop`.
-        learn: called with the finished transcript.
     """
 
     def __init__(
         self,
-        setup: Setup,
-        pair: Pair,
+        models: RunModels,
         clip: Started,
         prompts: Prompts | None,
         audio_s: float,
         error: SpecdecError | None,
         sound: Grounding | None,
-        make_loop: MakeLoop,
-        learn: Callable[[Transcript], None],
     ) -> None:
         self.clip, self.prompts, self.error, self.sound = clip, prompts, error, sound
-        self._setup, self._pair, self._audio_s, self._writer = setup, pair, audio_s, pair.processor
-        self._make_loop, self._learn = make_loop, learn
+        self._models, self._audio_s, self._processor = models, audio_s, models.pair.processor
         self.tokens = list[Token]()  # committed so far
         self._rounds = list[Round]()
         self._transcript: Transcript | None = None
@@ -90,46 +97,61 @@ class Run:
         prompts, self.prompts = self.prompts, None
         if prompts is None:
             raise self.error or DecodingError("this run was begun before", hint="Make another one of the recording.")
-        closes, text = self._setup.config.closes, ""
+        text = ""
         began = time.perf_counter(), time.process_time()
         yield Update(self.clip, EventText())
         if self.sound is not None and engine is None:
             self.sound.begin()  # with an engine, other clips keep the cores busy
-        with closing(self._make_loop(prompts, engine, self.clip, self.sound).run()) as events:
+        with closing(self.loop(prompts, engine).run()) as events:
             for event in events:
                 if isinstance(event, Finished):
                     yield Update(event, self._write_transcript(event, text, began))
                     continue
                 if isinstance(event, Block):
                     self.tokens.extend(event.tokens)
-                    written = self._writer.text([token.id for token in self.tokens])
+                    written = self._processor.text([token.id for token in self.tokens])
                     before, text = text, written.rstrip("\ufffd")  # half a character waits for its rest
-                    self._rounds.append(Round.of(event, self._writer, text.removeprefix(before)))
-                caption = (text[: description_end(text)] if closes else text).strip()
+                    self._rounds.append(Round.of(event, self._processor, text.removeprefix(before)))
+                caption = self._models.caption_rules.so_far(text)
                 claims_in = None if self.sound is None else self.sound.claims  # called only if a display shows claims
                 shown = EventText(caption, claims_in=claims_in)
                 yield Update(self._rounds[-1] if isinstance(event, Block) else event, shown)
+
+    def loop(self, prompts: Prompts, engine: Engine | None = None) -> Loop:
+        """The loop of the clip; see `Pair.loop`."""
+        models = self._models
+        return models.pair.loop(
+            models.config,
+            prompts,
+            models.gate,
+            engine=engine,
+            top_n=KEPT if models.scorer else 0,
+            synonyms=models.synonyms,
+            language=self.clip.language,
+            instruction=self.clip.prompt,
+            sound=self.sound,
+        )
 
     def _write_transcript(self, finished: Finished, text: str, began: tuple[float, float]) -> EventText:
         """Makes the transcript; returns the caption with its labels, claims, probabilities and flags.
 
         `began`: wall clock and CPU time at the start, seconds.
         """
-        setup, clip, language, sound = self._setup, self.clip, self.clip.language, self.sound
+        models, clip, language, sound = self._models, self.clip, self.clip.language, self.sound
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
         alone = threading.current_thread() is threading.main_thread()  # in a batch each clip has another thread
-        caption, claims = setup.caption(text), None
+        caption, claims = models.caption_rules.caption(text), None
         ended = {"finish_reason": finished.finish_reason, "degraded": finished.degraded}
-        found: dict[str, Any] = {**dict(clip), "models": described(self._pair), "caption": caption, **ended}
+        found: dict[str, Any] = {**dict(clip), "models": Models.of(models.pair.described), "caption": caption, **ended}
         if sound is not None:
             found["measured"] = sound.measured
         if sound is not None and clip.has_speech:
             claims = sound.claims(caption)
             found["agrees"] = {claim.attribute: claim.agrees for claim in claims}
-        if setup.scorer is not None and clip.has_speech:
-            lexicon = setup.scorer.lexicon
+        if models.scorer is not None and clip.has_speech:
+            lexicon = models.scorer.lexicon
             labels = lexicon.labels(caption, language) if sound is None else sound.labels(caption)
-            scores = setup.scorer.scores(self.tokens, self._writer.text, language, labels)
+            scores = models.scorer.scores(self.tokens, self._processor.text, language, labels)
             found |= {"labels": labels, "emotions": lexicon.emotions(caption, language), "scores": scores}
             found["needs_review"] = needs_review(labels, scores)
         wrong = any(claim.agrees is False for claim in claims or ())
@@ -145,13 +167,13 @@ class Run:
                 cloud_takes_part=clip.mode in ("hybrid", "lossless"),
                 sound_decides=sound is not None and sound.words is not None,
             ),
-            timing=timing(finished, load_s=setup.load_s, audio_s=self._audio_s),
+            timing=timing(finished, load_s=models.load_s, audio_s=self._audio_s),
             resources=Resources(
                 cpu_percent=round(100 * cpu / wall, 1) if alone and wall > 0 else None,
                 peak_rss_mb=peak_rss_mb(),
                 gpu_mb=gpu_mb(),
             ),
-            uplink=Uplink(payload=setup.payload or "none" if sent else "none", bytes=sent),
+            uplink=Uplink(payload=models.pair.payload if sent else "none", bytes=sent),
         )
-        self._learn(self._transcript)
+        models.remember(self._transcript)
         return EventText(caption, found["labels"], claims, self._transcript.probabilities, flags)

@@ -6,6 +6,7 @@ Nothing here imports torch, so that the command line, the live view and transcri
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, NamedTuple, get_args
 
@@ -26,6 +27,9 @@ Payload = Literal["features", "waveform"]
 
 Tell = Callable[[str], None]
 """Called with a sentence before something that takes minutes."""
+
+Loading = Callable[[str], "AbstractContextManager[Tell | None]"]
+"""Called with the name of what is loaded. The context lasts while it is loaded, and may yield a `Tell`."""
 
 GateName = Literal["entropy", "class-entropy", "margin", "logprob", "random", "always", "never"]
 AcceptanceName = Literal["greedy", "sampling", "rank", "prob", "typical", "class"]

@@ -252,8 +252,8 @@ def test_a_variant_says_what_a_captioner_of_its_own_says(clips, language):
     ):
         alone = captioner(prompt__language=language, **settings)
         variant = both.variant(alone.config)
-        assert variant.setup.mode == alone.setup.mode
-        assert (variant.setup.settings, variant.setup.models) == (alone.setup.settings, alone.setup.models)
+        assert variant.shared.mode == alone.shared.mode
+        assert (variant.shared.settings, variant.shared.models) == (alone.shared.settings, alone.shared.models)
         for clip in clips[:1]:
             ours, theirs = variant.caption(clip), alone.caption(clip)
             assert (ours.caption, ours.finish_reason) == (theirs.caption, theirs.finish_reason)

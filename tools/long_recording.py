@@ -291,7 +291,7 @@ def main(
     ]
     print_table(f"{len(every)} utterances", ["", "found", "cut in two", "end missing", "pieces"], rows)
     if captioner is not None:
-        figures = accuracies(done, captioner.setup.language).items()
+        figures = accuracies(done, captioner.config.prompt.language).items()
         rows = [[name, *(f"{each[key]:.1f}" for key in ("alone", "within", "error"))] for name, each in figures]
         print_table("right classes, per cent", ["", "clips alone", "in the recording", "standard error"], rows)
         speeds = ", ".join(f"{each.speed:.1f}" for each in done)

@@ -105,7 +105,7 @@ def measure(
         cloud.prompt_tokens = 0 if made is None else len(made().ids)
         profiler, taken = cProfile.Profile(), list[float]()
         for _ in range(repeat):
-            loop = captioner.loop(run.prompts)
+            loop = pair.loop(config, run.prompts, captioner.gate, synonyms=captioner.synonyms)
             edge.spent_s = cloud.spent_s = 0.0
             started = time.process_time()
             if profile:

@@ -113,7 +113,7 @@ def caption(captioner: Captioner, clip: BenchClip) -> CaptionTiming:
     sound = None if clip.sound is None else replace(clip.sound)
     if sound is not None:
         sound.begin()
-    loop = captioner.loop((edge, cloud), sound=sound)
+    loop = pair.loop(captioner.config, (edge, cloud), captioner.gate, synonyms=captioner.synonyms, sound=sound)
     timing = drive(loop, (time.perf_counter() - started) * 1e3)
     learn(timing, pair, captioner.config)
     if sound is None:

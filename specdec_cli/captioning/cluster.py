@@ -13,22 +13,19 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from specdec_cli import interrupts
 from specdec_cli.captioning.local import LocalBackend
 from specdec_cli.captioning.output_file import Task
 from specdec_cli.captioning.tasks import Outcome, Stopped, Work
+from specdec_cli.config import Config
 from specdec_cli.errors import CheckpointError, ConfigError, UnexpectedError, install
 from specdec_cli.format import count
 from specdec_cli.text import show
-from specdec_cli.transcript.terms import loaded_changes
-
-if TYPE_CHECKING:
-    from specdec_cli.config import Config
-    from specdec_cli.pair_loading import Loading
-    from specdec_cli.setup import Setup
-    from specdec_cli.transcript.records import Transcript
+from specdec_cli.transcript.records import Transcript
+from specdec_cli.transcript.shared import SharedFields, loaded_changes
+from specdec_cli.types import Loading
 
 CHUNK: Final = 32
 """Recordings handed to an actor at a time, or two batches if that is more."""
@@ -53,9 +50,9 @@ class Worker:
         self._backend = LocalBackend(captioner, batch_size=work.batch_size, workers=work.config.runtime.readers)
         self._stopped = False
 
-    def setup(self) -> Setup:
-        """See `Captioner.setup`."""
-        return self._backend.setup
+    def shared(self) -> SharedFields:
+        """See `Captioner.shared`."""
+        return self._backend.shared
 
     def caption(self, tasks: list[Task]) -> list[Outcome]:
         """The outcomes of the tasks, but for those that were not begun before a stop."""
@@ -104,9 +101,9 @@ class RayBackend:
 
     def __init__(self, ray: Any, actors: list[Any], batch_size: int | None) -> None:
         self._ray, self._actors, self._chunk = ray, actors, max(CHUNK, 2 * (batch_size or 0))
-        self.setup: Setup
+        self.shared: SharedFields
         try:
-            self.setup, *others = interrupts.wait_for(lambda: ray.get([actor.setup.remote() for actor in actors]))
+            self.shared, *others = interrupts.wait_for(lambda: ray.get([actor.shared.remote() for actor in actors]))
         except ray.exceptions.RayError as error:
             hint = "Every node needs specdec and the models; try the same command there without --ray."
             raise CheckpointError(f"The cluster cannot load the models: {_last_line(error)}", hint=hint) from error
@@ -145,9 +142,9 @@ class RayBackend:
                         self._require_same(outcome.line)
                     yield outcome
 
-    def _require_same(self, other: Setup | Transcript) -> None:
+    def _require_same(self, other: SharedFields | Transcript) -> None:
         """Raises CheckpointError if a node has other models: every node loads them from its own disk."""
-        for name, there, here in loaded_changes(self.setup, other, ("name", "dtype", "weights")):
+        for name, there, here in loaded_changes(self.shared, other, ("name", "dtype", "weights")):
             raise CheckpointError(
                 f"The nodes of the cluster have different models: {name} is {show(there)} and {show(here)}.",
                 hint="Give every node the same files, and the same specdec.",

@@ -20,7 +20,7 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.lines import Line
 from specdec_cli.transcript.records import Transcript
-from specdec_cli.transcript.terms import Terms
+from specdec_cli.transcript.shared import SharedFields
 
 _REMEMBERED: Final = 500
 """The latest transcripts of a file, from which tokens are guessed."""
@@ -51,9 +51,9 @@ class Job:
     listens: bool = False
 
     @property
-    def terms(self) -> Terms:
+    def shared(self) -> SharedFields:
         """What the transcripts of the run have in common."""
-        return Terms.of(self.config, self.lexicon)
+        return SharedFields.of(self.config, self.lexicon)
 
     @property
     def recordings(self) -> tuple[str, ...]:
@@ -78,8 +78,8 @@ class Job:
         return of_manifest and audio.cuts_path is None and audio.channel != "each"
 
     def accepts(self) -> Check:
-        """A check whether a stored line was made with the terms of this run."""
-        return accepting(self.terms, self._prompting)
+        """A check whether a stored line was made with the settings of this run."""
+        return accepting(self.shared, self._prompting)
 
     def tasks(self, stored: Output) -> list[Task]:
         """The recordings to caption, compared with what the output holds of them."""

@@ -147,4 +147,4 @@ def prepare(captioner: Captioner, task: Task) -> Iterator[Ready]:
     except Exception as unforeseen:
         error = as_specdec_error(unforeseen, _log)
         # an error behind the first piece: the file changed between the two passes over it
-        yield replace(outcome, line=captioner.setup.error_line(item, error), pieces=outcome.of - begun, error=error)
+        yield replace(outcome, line=captioner.shared.error_line(item, error), pieces=outcome.of - begun, error=error)

@@ -50,7 +50,7 @@ class LocalBackend:
     def __init__(
         self, captioner: Captioner, *, batch_size: int | None, workers: int = 1, in_flight: int | None = None
     ) -> None:
-        self.setup, self._pair, self._workers = captioner.setup, captioner.pair, workers
+        self.shared, self._pair, self._workers = captioner.shared, captioner.pair, workers
         self._prepare = partial(prepare, captioner)
         self.pace = Pace((batch_size or AUTO_BATCH_SIZE) if self._pair.loaded else in_flight)
 
@@ -120,7 +120,7 @@ class WatchedBackend:
     """Captions tasks one after the other, in the thread that asks for them; `show` gets every update."""
 
     def __init__(self, captioner: Captioner, show: Show) -> None:
-        self.setup, self._captioner, self._show = captioner.setup, captioner, show
+        self.shared, self._captioner, self._show = captioner.shared, captioner, show
 
     def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
         """See `Backend`."""

@@ -25,7 +25,7 @@ from specdec_cli.targets import TRANSCRIPTS
 from specdec_cli.text import file_name
 from specdec_cli.transcript.lines import Line, LineState, all_captioned, current_lines, head_of, transcript_at
 from specdec_cli.transcript.records import RowPart, Transcript, TranscriptHead
-from specdec_cli.transcript.terms import Terms, made_by
+from specdec_cli.transcript.shared import SharedFields, made_by
 
 _ALIKE_S: Final = 0.001  # times are written with four decimals
 
@@ -33,15 +33,15 @@ Check = Callable[[Line], Iterable[Change]]
 """`accepts` of the base. It returns no None: a line that is passed over would be dropped from the output."""
 
 
-def accepting(terms: Terms, prompting: Callable[[Line], tuple[Language, str] | None]) -> Check:
-    """A check whether a line was made with the terms of the run, so that it may stand in its output.
+def accepting(shared: SharedFields, prompting: Callable[[Line], tuple[Language, str] | None]) -> Check:
+    """A check whether a line was made with the models and settings of the run, so that it may stand in its output.
 
     `prompting`: language and instruction that the run would use for the clip of a line; None: whatever they were.
     """
 
     def accepts(line: Line) -> Iterator[Change]:
         language, prompt = prompting(line) or (None, None)
-        return replace(terms, language=language, prompt=prompt).changes(line.head)
+        return replace(shared, language=language, prompt=prompt).changes(line.head)
 
     return accepts
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from specdec_cli.captioning.job import Job
 from specdec_cli.captioning.output_file import Output, Task
 from specdec_cli.captioning.tasks import Backend, Outcome, Progress, Wholes, caption_all, without_models
-from specdec_cli.transcript.terms import loaded_changes
+from specdec_cli.transcript.shared import loaded_changes
 
 
 class BackendSource(Protocol):
@@ -60,13 +60,13 @@ def run(job: Job, source: BackendSource, sink: Sink) -> None:
         tasks = [] if job.listens else job.tasks(stored)
         sink.counts.total = len(tasks)
         sink.renamed = sum(task.renamed for task in tasks) if job.names_people else 0
-        if not job.listens and (outcomes := without_models(tasks, job.terms)) is not None:
+        if not job.listens and (outcomes := without_models(tasks, job.shared)) is not None:
             _settle(tasks, outcomes, stored, sink)
             return
         wholes = Wholes()
         with source.opened() as backend:
             sink.counts.started = time.monotonic()  # so that the rate leaves loading out
-            stored.require(lambda line: loaded_changes(line.head, backend.setup, ("dtype", "weights")))
+            stored.require(lambda line: loaded_changes(line.head, backend.shared, ("dtype", "weights")))
             sink.begun()
             caption_all(tasks, backend, sink.stopped, lambda outcome: _keep(outcome, stored, sink, wholes))
 

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from specdec_cli.inputs.cuts import Cuts
     from specdec_cli.inputs.manifest import Inputs
     from specdec_cli.labels import Lexicon
-    from specdec_cli.setup import Setup
     from specdec_cli.transcript.records import Transcript
-    from specdec_cli.transcript.terms import Terms
+    from specdec_cli.transcript.shared import SharedFields
 
 LISTED: Final = 20
 """Failures that are kept for the list at the end; the output has them all."""
@@ -63,10 +62,10 @@ Stopped = Callable[[], bool]
 
 
 class Backend(Protocol):
-    """Captions tasks, on this machine or on others; `setup` is what their transcripts have in common."""
+    """Captions tasks, on this machine or on others; `shared` is what their transcripts have in common."""
 
     @property
-    def setup(self) -> Setup: ...
+    def shared(self) -> SharedFields: ...
 
     def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
         """The outcome of each piece, in order of finishing, until there are no more tasks.
@@ -232,7 +231,7 @@ def find_tasks(
     return list(islice((task for task in tasks if task.failed or not only_failed), limit))
 
 
-def without_models(tasks: Sequence[Task], terms: Terms) -> list[Outcome] | None:
+def without_models(tasks: Sequence[Task], shared: SharedFields) -> list[Outcome] | None:
     """The outcomes of tasks that are all done or cannot be opened; None if one needs the models."""
     refused = all_unreadable(task.item for task in tasks if not task.settled)
     known = [task for task in tasks if task.item.path not in refused]
@@ -241,7 +240,7 @@ def without_models(tasks: Sequence[Task], terms: Terms) -> list[Outcome] | None:
     outcomes = list[Outcome]()
     for task in tasks:
         error = refused.get(task.item.path)
-        line = None if error is None else terms.error_line(task.item, error)
+        line = None if error is None else shared.error_line(task.item, error)
         outcomes.append(Outcome(task.item, line, captioned=line is None and task.captioned, error=error))
     return outcomes
 

@@ -18,7 +18,7 @@ from specdec_cli.labels import Lexicon
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
     from specdec_cli.labels.references import References
-    from specdec_cli.setup import Setup
+    from specdec_cli.transcript.shared import SharedFields
 
 
 @contextmanager
@@ -88,13 +88,13 @@ def load_captioner(
     captioner = Captioner.load(running, loading=view.loading, cuts=cuts)
     if captioner.cuts is not None:
         view.skips.append(captioner.cuts.skips)
-    require_cloud(captioner.setup, degrades=config.decoding.degrades if degrades is None else degrades)
+    require_cloud(captioner.shared, degrades=config.decoding.degrades if degrades is None else degrades)
     return captioner.labelled(lexicon).measuring()
 
 
-def require_cloud(setup: Setup, *, degrades: bool) -> None:
+def require_cloud(shared: SharedFields, *, degrades: bool) -> None:
     """Raises CloudError if the cloud does not answer, unless the edge may write without it (`degrades`)."""
-    if setup.unanswered and not degrades:
-        alone = " With decoding.fallback: on the edge writes alone." if setup.mode == "lossless" else ""
+    if shared.unanswered and not degrades:
+        alone = " With decoding.fallback: on the edge writes alone." if shared.mode == "lossless" else ""
         hint = f"Start the server, or check cloud.model.{alone}"
-        raise CloudError(f"The cloud does not answer: {setup.unanswered[0]}.", hint=hint)
+        raise CloudError(f"The cloud does not answer: {shared.unanswered[0]}.", hint=hint)

@@ -22,7 +22,7 @@ from specdec_cli.inputs.find import find_recordings
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
 from specdec_cli.targets import PAGE, TRANSCRIPTS, Targets
-from specdec_cli.transcript.terms import Terms, loaded_changes
+from specdec_cli.transcript.shared import SharedFields, loaded_changes
 from specdec_cli.types import Mode
 
 if TYPE_CHECKING:
@@ -56,18 +56,18 @@ class CompareCommand(options.StudyOptions, options.CuttingOptions, options.GateO
         targets = Targets([*files, self.references, self.lexicon, *resolved.reads], overwrite=self.overwrite)
         stored, page = by_ending(self.output, (TRANSCRIPTS, PAGE), targets)
         configs = {mode: in_mode(resolved.config, mode) for mode in wanted}
-        terms = {mode: Terms.of(config, words) for mode, config in configs.items()}
+        shared = {mode: SharedFields.of(config, words) for mode, config in configs.items()}
         recordings, interrupted = list[InputFile](), False
         message = "interrupted: this is what was done so far"
-        with StoredRuns(stored, accepting(terms), overwrite=self.overwrite) as journal:
+        with StoredRuns(stored, accepting(shared), overwrite=self.overwrite) as journal:
             try:
                 with display(self, resolved=resolved, references=table, interruption=message) as view:
                     recordings = identified(view, files)
-                    runner = Runner(terms, journal, view)
+                    runner = Runner(shared, journal, view)
                     steps = runner.steps(recordings)
                     captioners = _captioners(resolved.config, configs, words, files, view) if steps else {}
                     journal.require(
-                        lambda run: loaded_changes(run, captioners[run.mode].setup) if run.mode in captioners else None
+                        lambda run: loaded_changes(run, captioners[run.mode].shared) if run.mode in captioners else None
                     )
                     if steps:
                         view.say("warming up: a first run of every mode, which does not count")

@@ -75,5 +75,5 @@ class OnRay:
         if (cuts := Cuts.of_config(job.config.audio)) is not None:  # what is refused here, every actor would refuse
             cuts.expect(job.recordings)
         with cluster(Work(job.config, job.lexicon, self.batch_size, job.recordings), self.view.loading) as backend:
-            require_cloud(backend.setup, degrades=job.config.decoding.degrades)
+            require_cloud(backend.shared, degrades=job.config.decoding.degrades)
             yield backend

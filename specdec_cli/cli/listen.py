@@ -120,7 +120,7 @@ class _Utterances:
     """See `Backend`; it takes no tasks, and ends with Ctrl-C."""
 
     def __init__(self, captioner: "Captioner", view: View, microphone: Microphone, save: Path | None) -> None:
-        self.setup, self._captioner, self._view = captioner.setup, captioner, view
+        self.shared, self._captioner, self._view = captioner.shared, captioner, view
         self._microphone, self._save = microphone, save
         self._name = f"microphone-{datetime.now():%Y%m%d-%H%M%S}"
 
@@ -157,7 +157,7 @@ class _Utterances:
                 clip = next(captioner.runs(file))
         except Exception as unforeseen:
             error = as_specdec_error(unforeseen)
-            return Outcome(item, captioner.setup.error_line(item, error), error=error)
+            return Outcome(item, captioner.shared.error_line(item, error), error=error)
         return watched(Prepared(Outcome(item), clip), self._view.show)
 
     def _saved(self, utterance: Utterance, folder: Path) -> str:

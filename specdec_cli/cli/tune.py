@@ -79,7 +79,7 @@ class TuneCommand(options.StudyOptions):
         if table is not None:
             found = found.model_copy(update={"reference_columns": dict(table.columns)})
         if config is not None and found.recommended is not None:
-            targets.write(config, config_file(resolved.config, found, captioner.setup.models.weights))
+            targets.write(config, config_file(resolved.config, found, captioner.shared.models.weights))
             found = found.model_copy(update={"output": str(config)})
         if plot is not None:
             targets.write(plot, _picture(found, resolved.config.prompt.language, plot))

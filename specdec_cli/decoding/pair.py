@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,7 @@ from specdec_cli.models.engine import Engine
 from specdec_cli.models.processor import Processor, Prompt, require_lossless, same_prompts, shared_vocab_size
 from specdec_cli.models.session import Session
 from specdec_cli.prompts import Language
-from specdec_cli.types import Decider, Mode, Source
+from specdec_cli.types import Decider, Mode, Payload, Source
 
 Prompts = tuple[Prompt | None, Callable[[], Prompt] | None]
 """A clip's prompt for the edge, and what makes that for the cloud; None for a model that does not take part."""
@@ -70,6 +71,11 @@ class Pair:
         return {role: model for role, model in both.items() if model is not None}
 
     @property
+    def described(self) -> dict[Decider, Mapping[str, str]]:
+        """What transcripts record of each model. A remote one knows more once its server has answered."""
+        return {role: model.describe() for role, model in self.models.items()}
+
+    @property
     def loaded(self) -> tuple[AudioLM, ...]:
         """The models of this process, the edge first."""
         return tuple(model for model in self.models.values() if not model.is_remote)
@@ -78,6 +84,11 @@ class Pair:
     def remotes(self) -> tuple[Remote, ...]:
         """The remote models, the edge first."""
         return tuple(model for model in self.models.values() if model.is_remote)
+
+    @property
+    def payload(self) -> Payload | Literal["none"]:
+        """The form in which a recording is sent to a remote model; `none` if all are loaded."""
+        return next((model.payload for model in self.remotes), "none")
 
     def local(self, role: Decider) -> AudioLM | None:
         """The model of a role, if it is loaded in this process."""
@@ -135,11 +146,12 @@ class Pair:
             top_n: most likely tokens to name at each committed one.
             synonyms: groups of tokens, for the acceptance rule class.
             language, instruction: of the clip; None: the configured ones.
-            sound: bans tokens of both models; None: nothing does.
+            sound: bans tokens of both models, if it decides any attribute; None: nothing does.
         """
         (edge_prompt, cloud_prompt), mode = prompts, config.decoding.mode
         drafts_end, text_ends = self.ends(mode)
         gate = replace(gate or Gate.of(config), generator=gate_generator(config, edge_prompt))
+        sound = sound if sound is not None and sound.attributes else None
         banned = None if sound is None else sound.banned
         scores = partial(self.scores, config, engine=engine, instruction=instruction, banned=banned)
         remote = partial(RemoteClip, config=config, vocab_size=self.vocab_size, top_n=top_n, sound=sound)

@@ -25,7 +25,7 @@ from specdec_cli.inputs.recording import InputFile
 from specdec_cli.journal import Accepts, Change, Journal, StoredLine, Watch
 from specdec_cli.targets import TRANSCRIPTS
 from specdec_cli.transcript.records import Transcript
-from specdec_cli.transcript.terms import Terms, made_by
+from specdec_cli.transcript.shared import SharedFields, made_by
 from specdec_cli.types import Mode
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ Step = tuple[InputFile, Mode]
 _FINAL: Final = frozenset({AudioDecodeError.__name__, AudioContentError.__name__})
 
 
-def accepting(terms: Mapping[Mode, Terms]) -> Accepts[Transcript]:
+def accepting(shared: Mapping[Mode, SharedFields]) -> Accepts[Transcript]:
     """What transcripts of each mode must have been made with to count.
 
-    Those of other modes are left alone, and a failure under other terms is tried again.
+    Those of other modes are left alone, and a failure under other settings is tried again.
     """
 
     def accepts(run: Transcript) -> Iterable[Change] | None:
-        changes = list(terms[run.mode].changes(run)) if run.mode in terms else None
+        changes = list(shared[run.mode].changes(run)) if run.mode in shared else None
         return None if changes and run.error is not None else changes
 
     return accepts
@@ -104,9 +104,9 @@ class StoredRuns(Journal[Transcript]):
 
 @dataclass
 class Runner:
-    """Takes steps and keeps their transcripts, which are made with the `terms` of each mode."""
+    """Takes steps and keeps their transcripts, which have the `shared` fields of each mode."""
 
-    terms: Mapping[Mode, Terms]
+    shared: Mapping[Mode, SharedFields]
     journal: StoredRuns
     watch: Watch
     _broken: set[str] = field(default_factory=set)
@@ -119,7 +119,7 @@ class Runner:
             whole = recording.sha256 or "", None
             return not (self.journal.captioned(whole, mode) or self.journal.refused(whole, mode))
 
-        return [step for step in turns(readable, list(self.terms)) if missing(*step)]
+        return [step for step in turns(readable, list(self.shared)) if missing(*step)]
 
     def run(self, recordings: Sequence[InputFile], steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:
         """Takes all steps. The error of a recording is kept as its transcript, and the next recording is captioned.
@@ -156,14 +156,14 @@ class Runner:
             interrupts.check()  # which may have ended a call
             known = as_specdec_error(error)
             self.watch.failed(f"{recording.path} ({mode})", known)
-            self.journal.add(captioner.setup.error_line(recording, known))
+            self.journal.add(captioner.shared.error_line(recording, known))
 
     def _refuse(self, recording: InputFile, error: AudioError) -> None:
         """Keeps the error of a broken recording in every mode."""
         self._broken.add(recording.path)
         self.watch.failed(recording.path, error)
-        for terms in self.terms.values():
-            self.journal.add(terms.error_line(recording, error))
+        for shared in self.shared.values():
+            self.journal.add(shared.error_line(recording, error))
 
 
 def _warm_up(steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:

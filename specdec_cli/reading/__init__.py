@@ -1,6 +1,7 @@
 """Captions as text: where they stop describing, and which are no description."""
 
 from specdec_cli.reading.captions import (
+    CaptionRules,
     caption_of,
     description_end,
     fault_of,
@@ -10,4 +11,13 @@ from specdec_cli.reading.captions import (
     settled,
 )
 
-__all__ = ["caption_of", "description_end", "fault_of", "flags_of", "language_of", "only_guesses", "settled"]
+__all__ = [
+    "CaptionRules",
+    "caption_of",
+    "description_end",
+    "fault_of",
+    "flags_of",
+    "language_of",
+    "only_guesses",
+    "settled",
+]

@@ -14,6 +14,8 @@ sentence of a finished text counts as complete.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Final, Literal
@@ -59,6 +61,32 @@ _WORDS: Final = {
 
 _BEATEN_ABOUT: Final = 3
 """Sentences in which a text may refuse, as long as none describes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptionRules:
+    """Where the caption ends in the text that a model writes."""
+
+    closes: bool  # where it stops describing
+    stop_strings: Sequence[str] = ()  # before the first of these
+
+    def caption(self, text: str) -> str:
+        """The caption in a finished text."""
+        if self.stop_strings:
+            text = re.split("|".join(map(re.escape, self.stop_strings)), text, maxsplit=1)[0]
+        return caption_of(text) if self.closes else text.strip()
+
+    def so_far(self, text: str) -> str:
+        """The caption in an unfinished text."""
+        return (text[: description_end(text)] if self.closes else text).strip()
+
+    def settled(self, caption: str) -> str:
+        """The part of an unfinished caption that no later token can change."""
+        for stop in self.stop_strings:
+            caption = caption.split(stop, 1)[0]
+            begun = next((size for size in range(len(stop) - 1, 0, -1) if caption.endswith(stop[:size])), 0)
+            caption = caption[: len(caption) - begun]
+        return settled(caption) if self.closes else caption.rstrip()
 
 
 def caption_of(text: str) -> str:

@@ -223,7 +223,7 @@ class Captions:
                     if left.is_set():
                         return
                     if isinstance(update.event, Round):
-                        settled = captioner.setup.settled(update.text.caption)
+                        settled = captioner.caption_rules.settled(update.text.caption)
                         yield Step(piece, settled[sent:], tuple(run.tokens[seen:]), update.event)
                         sent, seen = max(sent, len(settled)), len(run.tokens)
             transcript = run.finish()
@@ -242,7 +242,7 @@ class Captions:
         """
         stops = "decoding.stop_strings" in settings
         captioner = self._varied(settings) if stops else self._captioner_of(json.dumps(settings, sort_keys=True))
-        follows = bool(texts) and (captioner.config.prompt.force or not captioner.setup.shipped_only)
+        follows = bool(texts) and (captioner.config.prompt.force or not captioner.shared.shipped_only)
         if follows:
             captioner = self._varied({**settings, **texts})
         warnings = (*says, *((IGNORED_TEXTS,) if texts and not follows else ()))

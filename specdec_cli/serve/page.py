@@ -16,7 +16,7 @@ from specdec_cli.export.formats import text_of
 from specdec_cli.pages.offline import asset, environment, module, policy
 from specdec_cli.serve.bodies import Bodies
 from specdec_cli.serve.captions import Captions
-from specdec_cli.transcript.terms import recorded_settings
+from specdec_cli.transcript.shared import recorded_settings
 from specdec_cli.types import LOW_IS_UNSURE, ExportFormat
 
 PAGE: Final = "/"
@@ -61,14 +61,14 @@ def router(captions: Captions, bodies: Bodies) -> APIRouter:
 
 def _settings(captions: Captions) -> dict[str, object]:
     """Modes and models that are loaded, and the gate of the mode hybrid, if that is one of them."""
-    setup, config = captions.loaded.setup, captions.loaded.config
+    shared, config = captions.loaded.shared, captions.loaded.config
     if "hybrid" in captions.modes:
         config = config.model_copy(update={"decoding": config.decoding.model_copy(update={"mode": "hybrid"})})
     known = recorded_settings(config)
     return {
         "modes": captions.modes,
-        "mode": setup.mode,
-        "models": [info.line.partition(" · ")[0] for _, info in setup.models if info is not None],
+        "mode": shared.mode,
+        "models": [info.line.partition(" · ")[0] for _, info in shared.models if info is not None],
         "most_bytes": captions.limits.body_bytes * 3 // 4 - _REST_BYTES,
         "gate": {
             "name": known["gate"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -70,6 +71,12 @@ class Models(Record):
 
     edge: ModelInfo | None
     cloud: ModelInfo | None
+
+    @classmethod
+    def of(cls, described: Mapping[Decider, Mapping[str, str]]) -> Models:
+        """The models by role, each with the fields of its `ModelInfo`."""
+        known = {role: ModelInfo(**fields) for role, fields in described.items()}
+        return cls(edge=known.get("edge"), cloud=known.get("cloud"))
 
     @property
     def weights(self) -> dict[str, str | None]:

@@ -31,7 +31,7 @@ from specdec_cli.models.processor import Prompt
 from specdec_cli.stats import Figures
 from specdec_cli.targets import RECORDINGS
 from specdec_cli.transcript.records import Transcript
-from specdec_cli.transcript.terms import SUGGESTED, differing
+from specdec_cli.transcript.shared import SUGGESTED, differing
 
 _RECORDING: Final = b'{"recording"'
 _Step = tuple[str, str, Callable[[], "Trace | Transcript"]]
@@ -90,9 +90,9 @@ def record(captioner: Captioner, path: str) -> Trace:
 
 def setup_of(captioner: Captioner) -> dict[str, object]:
     """What a recording depends on beside the clip: models, prompt, and the settings that shape a greedy text."""
-    config, settings = captioner.config, captioner.setup.settings
+    config, settings = captioner.config, captioner.shared.settings
     return {
-        "models": captioner.setup.models.model_dump(),
+        "models": captioner.shared.models.model_dump(),
         "language": config.prompt.language,
         "prompt": config.instruction(),
         "audio": config.audio.recorded(),
@@ -217,6 +217,6 @@ class StoredRecordings(Journal[Trace | Transcript]):
 
     def run(self, sha256: str, captioner: Captioner) -> Transcript | None:
         """The last transcript of a clip in the mode and under the settings of a captioner, if there is one."""
-        setup, runs = captioner.setup, reversed(self._runs[sha256])
-        same = (run for run in runs if run.mode == setup.mode and not any(differing(run.settings, setup.settings)))
+        shared, runs = captioner.shared, reversed(self._runs[sha256])
+        same = (run for run in runs if run.mode == shared.mode and not any(differing(run.settings, shared.settings)))
         return next(same, None)

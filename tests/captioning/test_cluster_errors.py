@@ -40,8 +40,8 @@ def actor(weights: str, later: str | Exception | None = None) -> SimpleNamespace
         lines = [good_line(task.item.path, **made_by(later or weights)) for task in tasks]
         return Answer([Outcome(task.item, line) for task, line in zip(tasks, lines, strict=True)])
 
-    setup = Answer(SimpleNamespace(**made_by(weights)))
-    return SimpleNamespace(setup=SimpleNamespace(remote=lambda: setup), caption=SimpleNamespace(remote=caption))
+    shared = Answer(SimpleNamespace(**made_by(weights)))
+    return SimpleNamespace(shared=SimpleNamespace(remote=lambda: shared), caption=SimpleNamespace(remote=caption))
 
 
 def captioned(*actors: SimpleNamespace, stopped: Stopped = lambda: False) -> list[Outcome]:

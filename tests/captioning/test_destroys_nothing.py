@@ -19,7 +19,7 @@ from specdec_cli.config import load_config
 from specdec_cli.errors import SpecdecError
 from specdec_cli.labels import Lexicon
 from specdec_cli.transcript.records import ModelInfo, Models, Transcript
-from specdec_cli.transcript.terms import recorded_settings
+from specdec_cli.transcript.shared import recorded_settings
 from specdec_cli.types import ExportFormat
 from tests.captioning.lines import good_line
 from tests.mini_pair import write_voice
@@ -39,7 +39,7 @@ MADE = {
 class Stub:
     """Captions everything in no time."""
 
-    setup = SimpleNamespace(models=MADE["models"], settings={})
+    shared = SimpleNamespace(models=MADE["models"], settings={})
 
     def run(self, tasks: Iterable[Task], _: Stopped) -> Iterator[Outcome]:
         return (Outcome(task.item, line(task.item.path, task.item.id)) for task in tasks)

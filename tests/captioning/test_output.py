@@ -9,12 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from specdec_cli.captioning.output_file import Check, Output, accepting
-from specdec_cli.errors import ConfigError, TranscriptError
+from specdec_cli.config import load_config
+from specdec_cli.errors import AudioNotFoundError, ConfigError, TranscriptError
 from specdec_cli.inputs.recording import InputFile, Key
+from specdec_cli.labels import Lexicon
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.lines import Line
 from specdec_cli.transcript.records import ModelInfo, Models
-from specdec_cli.transcript.terms import Terms, loaded_changes
+from specdec_cli.transcript.shared import SharedFields, loaded_changes
 from tests.captioning.lines import SETTINGS, failed_line, good_line, write
 from tests.transcript.lines import read_transcripts
 
@@ -157,9 +159,9 @@ def test_a_run_that_writes_nothing_leaves_no_file(tmp_path):
 
 def terms(**changes: object) -> Check:
     asked = changes.pop("asked", lambda _: ("en", "Describe."))
-    made: dict[str, object] = {"mode": "edge", "settings": {**SETTINGS, "stop_strings": ()}, "edge": "edge"}
-    known = Terms(**{"language": None, "prompt": None, "cloud": None, **made, **changes})
-    return accepting(known, asked)
+    flags = {"decoding.mode": "edge", "edge.model": "edge", **changes.pop("flags", {})}
+    known = {"language": None, "prompt": None, "settings": {**SETTINGS, "stop_strings": ()}, **changes}
+    return accepting(SharedFields(load_config("mini", flags=flags).config, **known), asked)
 
 
 def opened(tmp_path: Path, accepts: Check, *lines: Transcript) -> Output:
@@ -176,12 +178,14 @@ def test_the_same_settings_are_accepted(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"mode": "hybrid"}, "mode was 'edge' and is 'hybrid'"),
+        (
+            {"flags": {"decoding.mode": "hybrid", "cloud.model": "cloud"}},
+            "mode was 'edge' and is 'hybrid'; cloud.model was null and is 'cloud'",
+        ),
         ({"settings": {**SETTINGS, "k": 3, "threshold": 2.0}}, "k was 5 and is 3; threshold was 1.1 and is 2.0"),
         ({"settings": {**SETTINGS, "new": 1}}, "new was null and is 1"),
         ({"settings": {key: SETTINGS[key] for key in SETTINGS if key != "k"}}, "k was 5 and is null"),
-        ({"edge": "other"}, "edge.model was 'edge' and is 'other'"),
-        ({"cloud": "cloud"}, "cloud.model was null and is 'cloud'"),
+        ({"flags": {"edge.model": "other"}}, "edge.model was 'edge' and is 'other'"),
         ({"asked": lambda _: ("zh", "描述")}, "language was 'en' and is 'zh'; prompt was 'Describe.' and is '描述'"),
     ],
 )
@@ -190,6 +194,14 @@ def test_other_settings_are_named_with_both_values(tmp_path, changes, said):
         opened(tmp_path, terms(**changes), good_line("/a.wav"))
     assert raised.value.message == f"{tmp_path / 'o.jsonl'}:1 was made with other settings: {said}."
     assert "--overwrite" in (raised.value.hint or "")
+
+
+def test_a_run_goes_on_from_a_failure_in_a_row_with_a_language_of_its_own(tmp_path):
+    config = load_config("mini", flags={"prompt.language": "zh"}).config
+    shared, row = SharedFields.of(config, Lexicon.shipped()), InputFile("gone.wav", language="en")
+    failed = shared.error_line(row, AudioNotFoundError("gone."))
+    assert (failed.language, failed.prompt) == ("en", config.instruction("en"))
+    opened(tmp_path, accepting(shared, lambda _: row.language_and_prompt(config)), failed)
 
 
 KNOWN = {"name": "edge", "dtype": "float32", "device": "cpu", "weights": "sha256:1"}

@@ -25,8 +25,8 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.cli import main
 from specdec_cli.config import Config
 from specdec_cli.inputs.cuts import Cuts
-from specdec_cli.pair_loading import Loading
 from specdec_cli.transcript import Transcript
+from specdec_cli.types import Loading
 from tests.cli.status import exit_code
 from tests.mini_pair import captioner_for, mini_pair
 from tests.waiting import until

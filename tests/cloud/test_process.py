@@ -100,7 +100,7 @@ def our_token(monkeypatch) -> None:
 def captioner(url: str, **settings: object) -> Captioner:
     """The mini edge, which is loaded once, and a cloud at an address."""
     flags = {name.replace("__", "."): value for name, value in settings.items()} | {"cloud.model": url}
-    with patch("specdec_cli.pair_loading.load_model", return_value=mini_pair().edge):
+    with patch("specdec_cli.captioner.load_model", return_value=mini_pair().edge):
         return Captioner.load(load_config("mini", flags={"remote.timeout_s": 30.0} | flags, environ={}).config)
 
 
@@ -110,7 +110,7 @@ def test_captions_are_those_of_one_process(process):
     for mode, k, seed in (("hybrid", 2, 1), ("hybrid", 5, 2), ("lossless", 5, 3), ("lossless", 3, 4)):
         unsure = {"gate__threshold": 0.2} if mode == "hybrid" else {}
         away = captioner(process.url, **process.client, decoding__mode=mode, decoding__k=k, **unsure)
-        edge_prompt, cloud_prompt = away.pair.prompts(away.config, voice(seed), away.setup.prompt)
+        edge_prompt, cloud_prompt = away.pair.prompts(away.config, voice(seed), away.shared.prompt)
         assert edge_prompt is not None
         assert cloud_prompt is not None
         sent, sound = partial(rounded, cloud_prompt()), away.run_samples(voice(seed), RATE).sound
@@ -132,7 +132,7 @@ def test_captions_are_those_of_one_process(process):
 def test_a_transcript_describes_a_cloud_that_answered_late(process):
     with patch.object(VerifyClient, "start"):  # as if nothing had listened yet
         late = captioner(process.url, **process.client, decoding__mode="lossless")
-    assert late.setup.models.cloud.serves is None
+    assert late.shared.models.cloud.serves is None
     found = late.run_samples(voice(5), RATE).finish().models.cloud
     assert (found.name, found.serves) == (process.url, "package:mini/cloud")
     assert found.weights is not None

@@ -52,7 +52,7 @@ def test_a_lossless_caption_waits_once_a_block_and_model(monkeypatch, penalties)
     speaker = captioner(decoding__mode="lossless", **given)
     run = speaker.run_samples(voice(3), RATE, name="voice")
     assert run.prompts is not None
-    loop = speaker.loop(run.prompts)
+    loop = speaker.pair.loop(speaker.config, run.prompts, speaker.gate)
     with counted() as calls:
         *_, finished = loop.run()
     assert isinstance(finished, Finished)

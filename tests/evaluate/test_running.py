@@ -13,21 +13,26 @@ from specdec_cli.evaluate.running import StoredRuns, accepting
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.records import Models
-from specdec_cli.transcript.terms import Terms, loaded_changes
+from specdec_cli.transcript.shared import SharedFields, loaded_changes
 from tests.evaluate.fabricate import CLOUD, EDGE, SETTINGS, digest, failed, made
 from tests.transcript.lines import append_transcript
 
 
-def terms(**settings: object) -> dict[str, Terms]:
-    names = {"edge": (EDGE["name"], None), "hybrid": (EDGE["name"], CLOUD["name"]), "cloud": (None, CLOUD["name"])}
-    return {mode: Terms("en", "Describe the voice.", SETTINGS | settings, *pair) for mode, pair in names.items()}
+def shared(**settings: object) -> dict[str, SharedFields]:
+    flags = {"edge.model": EDGE["name"], "cloud.model": CLOUD["name"]}
+    configs = {
+        mode: load_config("mini", flags=flags | {"decoding.mode": mode}).config for mode in ("edge", "hybrid", "cloud")
+    }
+    return {
+        mode: SharedFields(config, "en", "Describe the voice.", SETTINGS | settings) for mode, config in configs.items()
+    }
 
 
 def reopened(path: Path, *added: Transcript, **settings: object) -> StoredRuns:
     """A journal that has read these from its file, which is closed."""
     for transcript in added:
         append_transcript(path, transcript)
-    with StoredRuns(path, accepting(terms(**settings))) as journal:
+    with StoredRuns(path, accepting(shared(**settings))) as journal:
         return journal
 
 
@@ -117,6 +122,6 @@ def test_the_output_of_a_batch_gets_no_lines_of_other_modes(tmp_path):
     with pytest.raises(WrongFileError, match="has captions of one mode, as caption and batch write them"):
         reopened(path, made("a", "hybrid"))
     assert not list(tmp_path.glob(".specdec-*"))
-    with StoredRuns(path, accepting(terms()), overwrite=True) as journal:
+    with StoredRuns(path, accepting(shared()), overwrite=True) as journal:
         journal.add(made("a", "edge"))
     assert path.read_bytes().count(b"\n") == 1

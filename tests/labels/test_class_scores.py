@@ -75,7 +75,7 @@ def test_every_token_keeps_its_alternatives(settings):
     use = captioner(**settings).labelled(LEXICON)
     run = use.run_samples(voice(1), RATE)
     assert run.prompts is not None
-    for event in use.loop(run.prompts, None, run.clip).run():
+    for event in run.loop(run.prompts).run():
         for candidates in (token.alternatives[1] for token in (event.tokens if isinstance(event, Block) else ())):
             probabilities = [p for _, p in candidates]
             assert 0 < len(candidates) <= KEPT
@@ -109,7 +109,7 @@ def test_a_remote_cloud_tells_the_same():
 
 
 def test_the_shipped_temperatures_are_of_their_weights_alone_and_those_of_a_user_of_both_models():
-    weights = captioner(decoding__mode="edge").setup.models.weights["edge"] or ""
+    weights = captioner(decoding__mode="edge").shared.models.weights["edge"] or ""
     known = calibration_for({"edge": weights, "cloud": "sha256:0"}, {"emotion": 3.0})
     assert known["edge"] == shipped().models["edge"].temperatures | {"emotion": 3.0}
     assert known["cloud"] == {"emotion": 3.0}
@@ -156,6 +156,6 @@ def test_doubt(labels, scores, doubtful):
 def test_a_variant_keeps_the_calibration():
     own = {"decoding__mode": "edge", "judging__temperatures": ("voice=2.0",)}
     use, drawn = (captioner(**own, decoding__temperature=t).labelled(LEXICON) for t in (0.0, 0.5))
-    assert drawn.setup.scorer.calibration is drawn.variant(drawn.config).setup.scorer.calibration is None
+    assert drawn.scorer.calibration is drawn.variant(drawn.config).scorer.calibration is None
     for varied in (drawn.variant(use.config), use.variant(drawn.config).variant(use.config)):
-        assert varied.setup.scorer == use.setup.scorer
+        assert varied.scorer == use.scorer

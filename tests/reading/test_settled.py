@@ -4,9 +4,7 @@ import random
 
 import pytest
 
-from specdec_cli.reading import caption_of, description_end, settled
-from specdec_cli.setup import Setup
-from tests.mini_pair import captioner
+from specdec_cli.reading import CaptionRules, caption_of, description_end, settled
 
 PARTS = (
     "The speaker has a calm voice. ", "说话人声音低沉，语速较慢。", "Sure! ", "Here is a description: ",
@@ -47,10 +45,10 @@ def test_what_is_settled_is_in_the_caption_of_every_continuation(at):
 
 @pytest.mark.parametrize("closing", ["on", "off"])
 def test_text_that_a_stop_string_may_cut_waits(closing):
-    setup: Setup = captioner(decoding__closing=closing, decoding__stop_strings=["low voice", "voice.", "。说"]).setup
+    rules = CaptionRules(closing == "on", ["low voice", "voice.", "。说"])
     for text in (*texts(), "A low voi", "A low voice.", "A low low voice", "A voicevoice. A"):
         states = written(text) if closing == "on" else [text[:end] for end in range(len(text) + 1)]
-        caption = setup.caption(states[-1])
+        caption = rules.caption(states[-1])
         for state in states:
             shown = state[: description_end(state)] if closing == "on" else state
-            assert caption.startswith(setup.settled(shown.strip())), (state, text)
+            assert caption.startswith(rules.settled(shown.strip())), (state, text)

@@ -1,20 +1,23 @@
-"""The models and settings of a run, and how those of a stored transcript differ."""
+"""The fields that all transcripts of a run share, and how those of a stored transcript differ."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
+from specdec_cli.audio import AudioPiece, Recording, has_speech
+from specdec_cli.audio.prosody import measure
 from specdec_cli.config import Config
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.errors import SpecdecError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.journal import Change
+from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.transcript.recorder import error_transcript
-from specdec_cli.transcript.records import ModelInfo, Models, Transcript, TranscriptHead
-from specdec_cli.types import TOKEN_GATES, Mode
+from specdec_cli.transcript.records import ModelInfo, Models, RowPart, Started, Transcript, TranscriptHead
+from specdec_cli.types import TOKEN_GATES, Decider, Mode
 
 SUGGESTED: Final = "suggested"  # recorded setting: what the checkpoints add to settings that were left open
 _MODEL: Final = tuple(ModelInfo.model_fields)
@@ -32,30 +35,101 @@ class SoundRules(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """The models and settings of a run, which its transcripts share."""
+class SharedFields:
+    """The fields that all transcripts of a run share; those with names of `Transcript` mean the same.
 
-    language: str | None  # None: not compared
+    A recording may have a language and an instruction of its own; see `of_item`.
+    """
+
+    config: Config
+    language: Language | None  # None: not compared
     prompt: str | None  # None: not compared
-    settings: Mapping[str, object]  # as transcripts record them
-    edge: str | None  # name of the model; None if the mode does not use it
-    cloud: str | None
-    mode: Mode | None = None  # None: not compared
+    settings: Mapping[str, object]
+    models: Models = Models(edge=None, cloud=None)  # noqa: RUF009  # frozen; none before they are loaded
+    shipped_only: tuple[Decider, ...] = ()  # models that were trained on the shipped prompts alone
+    unanswered: tuple[str, ...] = ()  # reasons why servers did not answer when they were first called
 
     @classmethod
-    def of(cls, config: Config, lexicon: SoundRules) -> Terms:
-        """The terms of a run with `config`; `lexicon` and errors as in `recorded_settings`."""
-        edge = config.edge.model if config.edge is not None and "edge" in config.models else None
-        cloud = config.cloud.label if config.cloud is not None and "cloud" in config.models else None
-        prompt, settings = (config.prompt.language, config.instruction()), recorded_settings(config, lexicon)
-        return cls(*prompt, settings, edge, cloud, config.decoding.mode)
+    def of(cls, config: Config, lexicon: SoundRules) -> SharedFields:
+        """Those that are known before the models are; `lexicon` and errors as in `recorded_settings`."""
+        return cls(config, config.prompt.language, config.instruction(), recorded_settings(config, lexicon))
+
+    def with_lexicon(self, lexicon: SoundRules) -> SharedFields:
+        """The same with another lexicon."""
+        return replace(self, settings={**self.settings, **sound_settings(self.config, lexicon)})
+
+    def of_item(self, item: InputFile) -> SharedFields:
+        """The same for a recording, which may have a language and an instruction of its own."""
+        config = self.config
+        language, instruction = item.language_and_prompt(config)
+        if (language, instruction) == (self.language, self.prompt):
+            return self
+        shipped = config.prompt.style is not None and instruction == config.instruction(language)
+        settings = {**self.settings, "style": config.prompt.style if shipped else None}
+        return replace(self, language=language, prompt=instruction, settings=settings)
+
+    @property
+    def mode(self) -> Mode:
+        """The mode of decoding."""
+        return self.config.decoding.mode
+
+    @property
+    def names(self) -> dict[str, str]:
+        """`edge.model`, `cloud.model` -> name of each model that the mode uses."""
+        return {f"{role}.model": model.label for role, model in self.config.models.items()}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences about models and settings that a user should know."""
+        known = PROMPTS.values() if self.config.prompt.system is None else ()
+        asked = self.prompt or self.config.instruction()
+        others = [role for role in self.shipped_only if self.config.instruction_of(role, asked) not in known]
+        found = list[str]()
+        if others:
+            follow = f"{' and '.join(others)} follow{'s' if len(others) == 1 else ''}"
+            found.append(f"{follow} the shipped prompts only: this one changes little")
+        found.extend(f"no answer at the start: {failure}" for failure in self.unanswered)
+        return tuple(found)
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a transcript that have the same names."""
+        names = ("mode", "language", "prompt", "models", "settings", "warnings")
+        return {name: getattr(self, name) for name in names}
+
+    def started(
+        self, recording: Recording, piece: AudioPiece, item: InputFile, cuts: str | None, *, measures: bool
+    ) -> Started:
+        """The fields of a piece that are known before it is decoded.
+
+        `cuts`: see `Cuts.digest`; `measures`: whether to measure the sound.
+        """
+        shared, rate = self.of_item(item), recording.sampling_rate
+        whole, fit, pieces = recording.whole, piece.fault is None, len(recording.cuts)
+        silent = fit and not has_speech(piece.samples, rate)
+        return Started(
+            file=recording.path,
+            id=item.id,
+            sha256=recording.sha256,
+            duration_s=round(recording.duration_s, 6) if whole else round(piece.end_s - piece.start_s, 4),
+            start_s=None if whole else round(piece.start_s, 4),
+            end_s=None if whole else round(piece.end_s, 4),
+            piece=piece.index if pieces > 1 else None,
+            pieces=pieces if pieces > 1 else None,
+            row=RowPart.of(item) if pieces > 1 or item.start_s is None else None,
+            cuts=cuts,
+            channel=None if piece.channel is None else piece.channel + 1,
+            speaker=piece.speaker or item.speaker,
+            text=piece.text or item.text,
+            flags=("no_speech",) if silent else (),
+            recording_s=None if whole or recording.total_s is None else round(recording.total_s, 6),
+            measured=measure(piece.samples, rate, recording.levels.get(piece.channel)) if measures and fit else None,
+            **shared.fields() | {"warnings": (*shared.warnings, *recording.warnings)},
+        )
 
     def error_line(self, item: InputFile, error: SpecdecError) -> Transcript:
-        """The transcript of a recording that fails before a model reads it."""
-        known = {name: getattr(self, name) for name in ("language", "prompt", "mode")}
-        known |= {"models": Models(edge=None, cloud=None), "settings": dict(self.settings), "sha256": item.sha256}
-        known |= item.place
-        return error_transcript(item.path, error, **known)
+        """The transcript of a recording that cannot be opened, or cannot be read to its end."""
+        known = item.place | self.of_item(item).fields()
+        return error_transcript(item.path, error, sha256=item.sha256 or item.content_of(error), **known)
 
     def changes(self, head: TranscriptHead) -> Iterator[Change]:
         """Yields every model and setting of a transcript that differs. A transcript of a failure may name no models."""
@@ -63,7 +137,7 @@ class Terms:
         known = {name: now for name in made if (now := getattr(self, name)) is not None}
         yield from differing({name: made[name] for name in known}, known)
         if head.models.names:
-            yield from differing(head.models.names, {"edge.model": self.edge, "cloud.model": self.cloud})
+            yield from differing(head.models.names, self.names)
         yield from differing(head.settings, self.settings, but=_NOT_COMPARED)
 
 
