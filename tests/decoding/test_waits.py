@@ -40,21 +40,27 @@ def counted() -> Iterator[Counter[str]]:
         yield found
 
 
-@pytest.mark.parametrize("penalties", few([{"repetition_penalty": 1.1}, {}, {"no_repeat_ngram": 4}]))
-def test_a_lossless_caption_waits_once_a_block_and_model(monkeypatch, penalties):
+def waits(monkeypatch: pytest.MonkeyPatch, *, listens: bool, **settings: float) -> Counter[str]:
+    """Of a lossless caption of 34 tokens in blocks of five; `listens`: whether the sound decides classes."""
     monkeypatch.setitem(draft.UNREAD_TOKENS, "cpu", 8)  # as on a GPU
-    given: dict[str, float] = {
-        "decoding__k": 5,
-        "decoding__guess_tokens": 0,
-        "decoding__max_new_tokens": 34,
-    }
-    given |= {f"decoding__{name}": value for name, value in penalties.items()} | {"decoding__min_new_tokens": 34}
-    speaker = captioner(decoding__mode="lossless", **given)
+    given = {"k": 5, "guess_tokens": 0, "max_new_tokens": 34, "min_new_tokens": 34, **settings}
+    speaker = captioner(decoding__mode="lossless", **{f"decoding__{name}": value for name, value in given.items()})
     run = speaker.run_samples(voice(3), RATE, name="voice")
     assert run.prompts is not None
-    loop = speaker.pair.loop(speaker.config, run.prompts, speaker.gate)
+    loop = speaker.pair.loop(speaker.config, run.prompts, speaker.gate, sound=run.sound if listens else None)
     with counted() as calls:
         *_, finished = loop.run()
     assert isinstance(finished, Finished)
     assert len(finished.token_ids) == 34
+    return calls
+
+
+@pytest.mark.parametrize("penalties", few([{"repetition_penalty": 1.1}, {}, {"no_repeat_ngram": 4}]))
+def test_a_lossless_caption_waits_once_a_block_and_model(monkeypatch, penalties):
+    calls = waits(monkeypatch, listens=False, **penalties)
     assert calls.total() <= 16, calls
+
+
+def test_where_the_sound_decides_it_waits_once_a_token_more_and_once_a_ban(monkeypatch):
+    calls = waits(monkeypatch, listens=True)
+    assert calls.total() <= 56, calls
