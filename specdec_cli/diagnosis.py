@@ -74,7 +74,7 @@ def examine(resolved: ResolvedConfig, *, load_models: bool) -> Iterator[Check]:
 
 
 def _checked(name: str, check: Callable[[], str], hint: str = "") -> Check:
-    """What a check finds that imports a package: one that is absent or broken raises what it likes."""
+    """What a check finds that imports a package: one that is absent or broken may raise anything."""
     try:
         return Check(name, "ok", check())
     except SpecdecError as error:
@@ -132,7 +132,7 @@ def _needs(config: Config) -> Iterator[Check]:
 
         models = {role: model for role, model in config.models.items() if model.url is None}
         here = {role: forecast(model, offline=config.runtime.offline) for role, model in models.items()}
-    except Exception as error:  # a package that is absent or broken raises what it likes
+    except Exception as error:  # a package that is absent or broken may raise anything
         yield Check("models", "fail", _sentence(error))
         return
     taken = Counter[str]()  # bytes, by device
@@ -178,7 +178,7 @@ def _models(config: Config) -> Iterator[Check]:
         from specdec_cli.captioner import Captioner
 
         captioner = Captioner.load(config)
-    except Exception as error:  # a package that is absent or broken raises what it likes
+    except Exception as error:  # a package that is absent or broken may raise anything
         yield Check("models", "fail", _sentence(error))
         return
     shown, pair = captioner.shared.models, captioner.pair

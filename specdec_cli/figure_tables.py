@@ -11,7 +11,7 @@ from specdec_cli.types import Interval
 
 
 class Cell(NamedTuple):
-    """A figure, and the ends of its interval, which stand beside or below it."""
+    """A figure, and the ends of its interval, shown beside or below it."""
 
     value: str
     ends: str = ""

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from specdec_cli import interrupts
 from specdec_cli.errors import ConfigError, SpecdecError, TranscriptError, WrongFileError
 from specdec_cli.regular_files import open_regular, read_at
-from specdec_cli.targets import LONGEST, Kind, Targets, replace, writing
+from specdec_cli.targets import LONGEST, FileKind, Targets, replace, writing
 from specdec_cli.text import show
 
 Change = tuple[str, object, object]
@@ -65,7 +65,7 @@ class Journal(Generic[Entry]):
         ConfigError: a line was made with other settings.
     """
 
-    def __init__(self, path: Path | None, kind: Kind, accepts: Accepts[Entry], *, overwrite: bool = False) -> None:
+    def __init__(self, path: Path | None, kind: FileKind, accepts: Accepts[Entry], *, overwrite: bool = False) -> None:
         self.path, self._kind = Path(os.devnull) if path is None else path, kind
         self._accepts = accepts
         self._made_by: dict[str, tuple[int, Entry]] = {}  # models -> the first entry that they made, and its number

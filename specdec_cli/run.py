@@ -12,7 +12,6 @@ from specdec_cli.config import Config
 from specdec_cli.decoding.accept import Synonyms
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair, Prompts
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.labels.grounding import Grounding
@@ -94,7 +93,8 @@ class Run:
 
     def updates(self, engine: Engine | None = None) -> Generator[Update]:
         """The updates. `engine` makes the forwards together with those of other clips."""
-        prompts, self.prompts = self.prompts, None
+        models, prompts = self._models, self.prompts
+        self.prompts = None
         if prompts is None:
             raise self.error or DecodingError("this run was begun before", hint="Make another one of the recording.")
         text = ""
@@ -102,25 +102,7 @@ class Run:
         yield Update(self.clip, EventText())
         if self.sound is not None and engine is None:
             self.sound.begin()  # with an engine, other clips keep the cores busy
-        with closing(self.loop(prompts, engine).run()) as events:
-            for event in events:
-                if isinstance(event, Finished):
-                    yield Update(event, self._write_transcript(event, text, began))
-                    continue
-                if isinstance(event, Block):
-                    self.tokens.extend(event.tokens)
-                    written = self._processor.text([token.id for token in self.tokens])
-                    before, text = text, written.rstrip("\ufffd")  # half a character waits for its rest
-                    self._rounds.append(Round.of(event, self._processor, text.removeprefix(before)))
-                caption = self._models.caption_rules.so_far(text)
-                claims_in = None if self.sound is None else self.sound.claims  # called only if a display shows claims
-                shown = EventText(caption, claims_in=claims_in)
-                yield Update(self._rounds[-1] if isinstance(event, Block) else event, shown)
-
-    def loop(self, prompts: Prompts, engine: Engine | None = None) -> Loop:
-        """The loop of the clip; see `Pair.loop`."""
-        models = self._models
-        return models.pair.loop(
+        loop = models.pair.loop(
             models.config,
             prompts,
             models.gate,
@@ -131,6 +113,20 @@ class Run:
             instruction=self.clip.prompt,
             sound=self.sound,
         )
+        with closing(loop.run()) as events:
+            for event in events:
+                if isinstance(event, Finished):
+                    yield Update(event, self._write_transcript(event, text, began))
+                    continue
+                if isinstance(event, Block):
+                    self.tokens.extend(event.tokens)
+                    written = self._processor.text([token.id for token in self.tokens])
+                    before, text = text, written.rstrip("\ufffd")  # half a character waits for its rest
+                    self._rounds.append(Round.of(event, self._processor, text.removeprefix(before)))
+                caption = models.caption_rules.so_far(text)
+                claims_in = None if self.sound is None else self.sound.claims  # called only if a display shows claims
+                shown = EventText(caption, claims_in=claims_in)
+                yield Update(self._rounds[-1] if isinstance(event, Block) else event, shown)
 
     def _write_transcript(self, finished: Finished, text: str, began: tuple[float, float]) -> EventText:
         """Makes the transcript; returns the caption with its labels, claims, probabilities and flags.

@@ -103,7 +103,7 @@ def total(values: Values) -> Statistic:
 
 
 def mean(values: Values) -> Statistic:
-    """The mean over the clips that have a value; NaN stands for a clip without one.
+    """The mean over the clips that have a value; NaN marks a clip without one.
 
     For a table [clips, attributes], the mean of the attributes' means. Attributes without any value are left out.
     """

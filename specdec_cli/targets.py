@@ -30,7 +30,7 @@ _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)  # o
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FileKind:
     """A kind of file that specdec writes: whole, or as appended JSON lines, which are known by the first line."""
 
     name: str  # for messages, in the plural
@@ -60,18 +60,18 @@ class Kind:
 _LINE: Final = b'{"schema":1,"file":"'
 _OF_TRANSCRIPTS: Final = frozenset({"file", "sha256", "language", "prompt", "mode", "caption", "models", "settings"})
 
-TRANSCRIPTS: Final = Kind("transcripts", (".jsonl",), ("schema", 1), _OF_TRANSCRIPTS, (_LINE,))
-RECORDINGS: Final = Kind(
+TRANSCRIPTS: Final = FileKind("transcripts", (".jsonl",), ("schema", 1), _OF_TRANSCRIPTS, (_LINE,))
+RECORDINGS: Final = FileKind(
     "recordings of specdec tune",
     (".jsonl",),
     ("recording", 1),
     frozenset({"file", "sha256", "setup", "edge", "cloud"}),
     (b'{"recording":1,', _LINE),
 )
-PICTURE: Final = Kind("pictures", (".svg", ".png", ".pdf"))
-PAGE: Final = Kind("pages", (".html",))
-CALIBRATION: Final = Kind("calibrations", (".json",))
-CONFIG: Final = Kind("configurations", (".yaml", ".yml"))
+PICTURE: Final = FileKind("pictures", (".svg", ".png", ".pdf"))
+PAGE: Final = FileKind("pages", (".html",))
+CALIBRATION: Final = FileKind("calibrations", (".json",))
+CONFIG: Final = FileKind("configurations", (".yaml", ".yml"))
 
 
 class Targets:
@@ -87,7 +87,7 @@ class Targets:
         self._reads = {_identity(path) for path in reads if path is not None}
         self._written = Digests()
 
-    def refuse(self, flag: str, target: Path | None, kind: Kind) -> None:
+    def refuse(self, flag: str, target: Path | None, kind: FileKind) -> None:
         """Refuses a file that an option names, before anything is made; None: the option is not given.
 
         Raises:
@@ -104,7 +104,7 @@ class Targets:
             hint = f"Name it {target.stem}{kind.suffixes[0]}; specdec export writes transcripts in other formats."
             raise ConfigError(f"{flag} {target} does not end in {' or '.join(kind.suffixes)}.", hint=hint)
 
-    def require(self, target: Path, kind: Kind | None = None, about: str = "", new: str = "") -> str | None:
+    def require(self, target: Path, kind: FileKind | None = None, about: str = "", new: str = "") -> str | None:
         """The digest of the file at a path (see `digest_of`), "" if it is empty or JSON lines; None if there is none.
 
         Args:
@@ -143,7 +143,7 @@ class Targets:
             replace(target, data, new=found is None)
 
     @staticmethod
-    def _resumes(target: Path, kind: Kind) -> bool:
+    def _resumes(target: Path, kind: FileKind) -> bool:
         """Whether a file, whatever its name, holds JSON lines of a kind, which can be resumed."""
         try:
             with open_regular(target) as file:
@@ -152,7 +152,7 @@ class Targets:
             return False
 
 
-def _digest_at(path: Path, kind: Kind | None, about: str) -> str | None:
+def _digest_at(path: Path, kind: FileKind | None, about: str) -> str | None:
     """See `Targets.require`. Raises OSError if there is a file that cannot be read, or is no regular one."""
     try:
         with open_regular(path) as file:

@@ -10,7 +10,7 @@ import pytest
 
 from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError, TranscriptError, WrongFileError
-from specdec_cli.targets import PAGE, PICTURE, RECORDINGS, STDOUT, TRANSCRIPTS, Kind, Targets, to_stdout
+from specdec_cli.targets import PAGE, PICTURE, RECORDINGS, STDOUT, TRANSCRIPTS, FileKind, Targets, to_stdout
 from specdec_cli.written import HEAD, Digests, digest_of
 from tests.captioning.lines import good_line
 from tests.transcript.lines import Raw
@@ -159,7 +159,7 @@ def test_a_file_is_written_whole_with_its_mode_and_through_a_link(tmp_path):
 
 @pytest.mark.parametrize("links", [True, False])
 @pytest.mark.parametrize("kind", [PICTURE, TRANSCRIPTS], ids=lambda kind: kind.name)
-def test_a_file_that_comes_while_a_command_runs_stays(tmp_path, monkeypatch, kind: Kind, links):
+def test_a_file_that_comes_while_a_command_runs_stays(tmp_path, monkeypatch, kind: FileKind, links):
     target = tmp_path / "new"
 
     def refuse(*_: object) -> None:

@@ -15,12 +15,12 @@ import numpy as np
 import soxr
 from numpy.typing import ArrayLike
 
+from specdec_cli.audio.first_pass import decoded_again, read_through, require_unchanged
 from specdec_cli.audio.levels import SampleStatistics
 from specdec_cli.audio.paths import opened, sha256, stamp
 from specdec_cli.audio.pieces import Channel, Cutting
-from specdec_cli.audio.reading import decoded_again, read_through, require_unchanged
 from specdec_cli.audio.samples import AudioPiece, Cut, Floats, mono, piece_of
-from specdec_cli.audio.sound import Part, Selection
+from specdec_cli.audio.sound import Excerpt, Selection
 from specdec_cli.errors import AudioContentError
 from specdec_cli.times import MOST_S
 
@@ -133,7 +133,7 @@ def open_recording(
         CutsError: the recording ends before `start_s`, or lacks the channel or track; or no cut can be captioned.
     """
     path, begun = os.fsdecode(path), time.perf_counter()
-    part = Part(sampling_rate, start_s, MOST_S if end_s is None else end_s, track, longest_s)
+    part = Excerpt(sampling_rate, start_s, MOST_S if end_s is None else end_s, track, longest_s)
     cutting = Cutting(window_s, piece_s, at_pauses, cuts, channel)
     with opened(path) as file:
         before = stamp(file)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from specdec_cli.audio.first_pass import FirstPass, utterances_of
 from specdec_cli.audio.levels import MIN_DURATION_S
 from specdec_cli.audio.paths import audio_error
-from specdec_cli.audio.reading import FirstPass, utterances_of
 from specdec_cli.audio.samples import Cut, OpenedSound
 from specdec_cli.audio.sound import Columns, Selection, Sound, listed
 from specdec_cli.errors import AudioContentError, CutsError

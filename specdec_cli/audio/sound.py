@@ -30,7 +30,7 @@ Columns = Mapping[Selection, tuple[int, ...]]
 """Name of a column of samples -> the channels of the recording, 0-based, whose mean it is."""
 
 
-class Part(NamedTuple):
+class Excerpt(NamedTuple):
     """The part of a recording that is read."""
 
     sampling_rate: int  # of the result, Hz
@@ -52,7 +52,7 @@ class Sound:
         columns: of the blocks.
     """
 
-    def __init__(self, path: str, source: OpenedSound, part: Part, columns: Columns) -> None:
+    def __init__(self, path: str, source: OpenedSound, part: Excerpt, columns: Columns) -> None:
         self.path, self.source, self.sampling_rate = path, source, part.sampling_rate
         self.start_s, self.end_s = max(part.start_s, source.origin_s), part.end_s
         self._longest_s = part.longest_s

@@ -18,7 +18,7 @@ from typing import Any, Final
 from specdec_cli import interrupts
 from specdec_cli.captioning.local import LocalBackend
 from specdec_cli.captioning.output_file import Task
-from specdec_cli.captioning.tasks import Outcome, Stopped, Work
+from specdec_cli.captioning.tasks import ActorSettings, Outcome, Stopped
 from specdec_cli.config import Config
 from specdec_cli.errors import CheckpointError, ConfigError, UnexpectedError, install
 from specdec_cli.format import count
@@ -38,7 +38,7 @@ _SIGNAL_S: Final = 0.2  # how long a wait may keep the main thread from noticing
 class Worker:
     """What runs in an actor, in the folder of the command: a loaded pair and the threads that read ahead for it."""
 
-    def __init__(self, work: Work, folder: str) -> None:
+    def __init__(self, work: ActorSettings, folder: str) -> None:
         from specdec_cli.captioner import Captioner
 
         if os.path.isdir(folder):
@@ -64,7 +64,7 @@ class Worker:
 
 
 @contextmanager
-def cluster(work: Work, loading: Loading) -> Iterator[RayBackend]:
+def cluster(work: ActorSettings, loading: Loading) -> Iterator[RayBackend]:
     """Connects to the cluster at RAY_ADDRESS, loads the models on it, and disconnects.
 
     Without that variable it starts one on this machine for the length of the run.

@@ -134,7 +134,7 @@ class WatchedBackend:
 def watched(clip: Prepared, show: Show) -> Outcome:
     """Captions a clip and shows its updates. An error is in the outcome."""
     try:
-        for update in clip.run:
+        for update in clip.run.updates():
             show(update)
         return replace(clip.outcome, line=clip.run.finish())
     except Exception as unforeseen:

@@ -1,6 +1,6 @@
 """The output of a run: which recordings it has, and appending lines to it, by one run at a time.
 
-Lines stand in the order in which clips were finished. A recording or a piece of one that is captioned again, because it
+Lines are in the order in which clips were finished. A recording or a piece of one that is captioned again, because it
 had failed or has changed, gets a new line at the end. When the file is closed, or opened the next time if the run was
 killed, lines that others replace are dropped, and those of one recording put together.
 """
@@ -34,7 +34,7 @@ Check = Callable[[Line], Iterable[Change]]
 
 
 def accepting(shared: SharedFields, prompting: Callable[[Line], tuple[Language, str] | None]) -> Check:
-    """A check whether a line was made with the models and settings of the run, so that it may stand in its output.
+    """A check whether a line was made with the models and settings of the run, so that its output may hold it.
 
     `prompting`: language and instruction that the run would use for the clip of a line; None: whatever they were.
     """
@@ -51,18 +51,17 @@ class Task:
     """A recording, to be captioned or to be compared with what the output holds of it."""
 
     item: InputFile
-    marks: tuple[LineState, ...] = ()  # of its lines that stand, by their start
+    lines: tuple[LineState, ...] = ()  # its lines that no later line replaces, by their start
     failed: bool = False  # whether it or a piece of it failed, or is missing
-    moved: bool = (
-        False  # true if manifest or cuts now name other parts than the stored lines; decided after reading the file
-    )
+    # true if manifest or cuts now name other parts than the stored lines; decided after reading the file
+    moved: bool = False
     renamed: bool = False  # whether its manifest has another speaker or text than the lines
     cuts: str | None = None  # digest of its file in a folder of cuts
 
     @property
     def settled(self) -> bool:
         """Whether nothing is left to caption, unless the content has changed."""
-        return bool(self.marks) and not self.moved and (not self.failed or all_captioned(self.marks))
+        return bool(self.lines) and not self.moved and (not self.failed or all_captioned(self.lines))
 
     @property
     def done(self) -> bool:
@@ -72,13 +71,13 @@ class Task:
     @property
     def captioned(self) -> bool:
         """Whether it, or any piece of it, has a caption."""
-        return any(mark.good for mark in self.marks)
+        return any(line.good for line in self.lines)
 
     @property
     def sha256(self) -> str | None:
         """Hash of the content that was captioned, or that has nothing to describe; None if there is neither."""
-        marks = sorted(self.marks, key=lambda mark: not mark.good)
-        return next((mark.sha256 for mark in marks if mark.good or mark.final), None)
+        lines = sorted(self.lines, key=lambda line: not line.good)
+        return next((line.sha256 for line in lines if line.good or line.final), None)
 
     @property
     def unchanged(self) -> bool:
@@ -88,10 +87,10 @@ class Task:
     def found_in(self, recording: Recording) -> frozenset[int]:
         """Indices of the pieces that have captions, or can have none, of the same content cut at the same places."""
         count = len(recording.cuts)
-        alike = [mark for mark in self.marks if (mark.pieces or 1) == count and mark.cuts == self.cuts]
+        alike = [line for line in self.lines if (line.pieces or 1) == count and line.cuts == self.cuts]
         if self.moved and count > 1:
             alike = []  # new lines supersede those of another part
-        places = {mark.place for mark in alike if mark.good or mark.final}
+        places = {line.place for line in alike if line.good or line.final}
         channels = (0 if cut.channel is None else cut.channel + 1 for cut in recording.cuts)
         cuts = [
             (round(cut.start_s, 4), round(cut.end_s, 4), n) for cut, n in zip(recording.cuts, channels, strict=True)
@@ -104,7 +103,7 @@ class Output(Journal[Line]):
 
     def __init__(self, path: Path | None, accepts: Check, *, overwrite: bool = False) -> None:
         self._tasks: dict[Key, Task] = {}
-        self._marks: dict[Key, list[LineState]] = {}  # of all lines, also of those that others replace
+        self._states: dict[Key, list[LineState]] = {}  # of all lines, also of those that others replace
         self._items: dict[Key, InputFile] = {}
         self._order: list[int] = []  # places of all lines
         self._untidy = False  # lines may have been replaced, or those of a recording may be apart
@@ -123,7 +122,7 @@ class Output(Journal[Line]):
 
     def take(self, entry: Line) -> str | None:
         """Counts it to the lines of its recording."""
-        self._marks.setdefault(entry.key, []).append(LineState.of(entry))
+        self._states.setdefault(entry.key, []).append(LineState.of(entry))
         self._items[entry.key] = _again(entry.head)
         self._order.append(entry.offset)
         return made_by(entry.head)
@@ -137,12 +136,12 @@ class Output(Journal[Line]):
         known = self._tasks.get(item.key)
         if known is None:
             return Task(item)
-        if again and any(mark.degraded for mark in known.marks):
-            marks = tuple(replace(mark, good=mark.good and not mark.degraded) for mark in known.marks)
-            known = replace(known, marks=marks, failed=True)
-        of_row = item.id is not None or item.end_s is not None or any(mark.part is not None for mark in known.marks)
-        moved = of_row and any(_elsewhere(item, mark) for mark in known.marks)
-        moved = moved or any(mark.good and mark.cuts != cuts for mark in known.marks)
+        if again and any(line.degraded for line in known.lines):
+            lines = tuple(replace(line, good=line.good and not line.degraded) for line in known.lines)
+            known = replace(known, lines=lines, failed=True)
+        of_row = item.id is not None or item.end_s is not None or any(line.part is not None for line in known.lines)
+        moved = of_row and any(_elsewhere(item, line) for line in known.lines)
+        moved = moved or any(line.good and line.cuts != cuts for line in known.lines)
         renamed = known.captioned and (known.item.speaker, known.item.text) != (item.speaker, item.text)
         return replace(known, item=item, moved=moved, renamed=renamed, cuts=cuts)
 
@@ -162,26 +161,26 @@ class Output(Journal[Line]):
                 now[key] = file_name(item.path)
         if now:
             with self.path.open("rb") as old:
-                renamed = ((now.get(key), mark) for key, task in self._tasks.items() for mark in task.marks)
+                renamed = ((now.get(key), line) for key, task in self._tasks.items() for line in task.lines)
                 self.rewrite(
-                    _line_at(old, mark.offset, whole=True) if file is None else self._moved(mark, file)
-                    for file, mark in renamed
+                    _line_at(old, line.offset, whole=True) if file is None else self._moved(line, file)
+                    for file, line in renamed
                 )
             self._read()
         return len(now)
 
-    def _moved(self, mark: LineState, file: str) -> bytes:
+    def _moved(self, line: LineState, file: str) -> bytes:
         """A line with another name of its recording."""
-        return f"{transcript_at(self.path, mark).model_copy(update={'file': file}).to_json()}\n".encode()
+        return f"{transcript_at(self.path, line).model_copy(update={'file': file}).to_json()}\n".encode()
 
     def failed(self) -> list[InputFile]:
         """The recordings that have no caption or a degraded one, or a piece that has."""
         tasks = self._tasks.values()
-        return [task.item for task in tasks if task.failed or any(mark.degraded for mark in task.marks)]
+        return [task.item for task in tasks if task.failed or any(line.degraded for line in task.lines)]
 
     def transcripts(self, task: Task) -> list[Transcript]:
         """The captions of a recording that the output holds, from the file."""
-        return [transcript_at(self.path, mark) for mark in task.marks if mark.good]
+        return [transcript_at(self.path, line) for line in task.lines if line.good]
 
     def add(self, key: Key, transcript: Transcript) -> None:
         """Appends a line of a recording; errors as in `append`."""
@@ -190,16 +189,16 @@ class Output(Journal[Line]):
 
     def _read(self) -> None:
         """Reads all lines; drops those that others replace, and puts those of a recording together."""
-        for held in (self._marks, self._items, self._order, self._tasks):
+        for held in (self._states, self._items, self._order, self._tasks):
             held.clear()
         super()._read()
         self._accepts = _any  # the lines belong to this run
-        for key, marks in self._marks.items():
-            stand = current_lines(marks)
-            complete = all_captioned(stand) and all(mark.good for mark in stand)
-            self._tasks[key] = Task(self._items[key], stand, not complete)
-        kept = [mark.offset for task in self._tasks.values() for mark in task.marks]
-        wholes = ([mark.offset for mark in task.marks if mark.whole] for task in self._tasks.values())
+        for key, lines in self._states.items():
+            current = current_lines(lines)
+            complete = all_captioned(current) and all(line.good for line in current)
+            self._tasks[key] = Task(self._items[key], current, not complete)
+        kept = [line.offset for task in self._tasks.values() for line in task.lines]
+        wholes = ([line.offset for line in task.lines if line.whole] for task in self._tasks.values())
         outdated = {offset for offsets in wholes for offset in sorted(offsets)[:-1]}
         if kept != self._order or outdated:
             with self.path.open("rb") as old:
@@ -218,16 +217,16 @@ def _line_at(file: BinaryIO, offset: int, *, whole: bool) -> bytes:
     return (line if whole else Transcript.from_json(line).model_copy(update={"whole": None}).to_json().encode()) + b"\n"
 
 
-def _elsewhere(item: InputFile, mark: LineState) -> bool:
+def _elsewhere(item: InputFile, line: LineState) -> bool:
     """Whether a line may be about another part than a row of a manifest means."""
-    if mark.pieces is not None:
-        return mark.part != RowPart.of(item)
+    if line.pieces is not None:
+        return line.part != RowPart.of(item)
     begin_s = 0.0 if item.start_s is None and item.end_s is not None else item.start_s
-    if mark.place is None and item.start_s is None and item.end_s is not None:
-        return mark.part is not None and (mark.part.end_s or 0.0) - item.end_s > ROUNDED_S
-    if mark.place is None or begin_s is None:
-        return item.start_s is not None or mark.place is not None
-    start_s, end_s, channel = mark.place
+    if line.place is None and item.start_s is None and item.end_s is not None:
+        return line.part is not None and (line.part.end_s or 0.0) - item.end_s > ROUNDED_S
+    if line.place is None or begin_s is None:
+        return item.start_s is not None or line.place is not None
+    start_s, end_s, channel = line.place
     after_s, before_s = start_s - begin_s, (item.end_s or math.inf) - end_s
     return max(abs(after_s), abs(before_s)) > _ALIKE_S or channel != (0 if item.channel is None else item.channel + 1)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
+from itertools import takewhile
 from typing import Protocol
 
+from specdec_cli import interrupts
 from specdec_cli.captioning.job import Job
 from specdec_cli.captioning.output_file import Output, Task
-from specdec_cli.captioning.tasks import Backend, Outcome, Progress, Wholes, caption_all, without_models
+from specdec_cli.captioning.tasks import Backend, Outcome, Progress, Wholes, without_models
 from specdec_cli.transcript.shared import loaded_changes
 
 
@@ -44,7 +46,7 @@ class Sink:
         """The models are loaded."""
 
     def stopped(self) -> bool:
-        """Whether nothing more is to be begun; it is called all the time, and may raise what ends the run."""
+        """Whether nothing more is to be begun; it is called often, and may raise an error that ends the run."""
         return False
 
 
@@ -68,15 +70,19 @@ def run(job: Job, source: BackendSource, sink: Sink) -> None:
             sink.counts.started = time.monotonic()  # so that the rate leaves loading out
             stored.require(lambda line: loaded_changes(line.head, backend.shared, ("dtype", "weights")))
             sink.begun()
-            caption_all(tasks, backend, sink.stopped, lambda outcome: _keep(outcome, stored, sink, wholes))
+            left = takewhile(lambda _: not sink.stopped(), tasks)
+            with closing(backend.run(left, sink.stopped)) as ended:
+                for outcome in ended:
+                    interrupts.check()  # which may have ended a call of it
+                    _keep(outcome, stored, sink, wholes)
 
 
 def _settle(tasks: Sequence[Task], outcomes: Sequence[Outcome], stored: Output, sink: Sink) -> None:
     """Keeps the outcomes of tasks that are all done, or cannot be opened; of a first run that has none, nothing."""
-    if not any(task.marks for task in tasks):
+    if not any(task.lines for task in tasks):
         sink.refused = max((outcome.error.status for outcome in outcomes if outcome.error), default=0)
     for task, outcome in zip(tasks, outcomes, strict=True):
-        _keep(outcome, stored, sink, Wholes(), write=not (sink.refused or task.marks))
+        _keep(outcome, stored, sink, Wholes(), write=not (sink.refused or task.lines))
 
 
 def _keep(outcome: Outcome, stored: Output, sink: Sink, wholes: Wholes, *, write: bool = True) -> None:

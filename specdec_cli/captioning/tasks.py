@@ -6,12 +6,10 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import islice, takewhile
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
-from specdec_cli import interrupts
 from specdec_cli.captioning.output_file import Output, Task
 from specdec_cli.errors import AudioContentError, SpecdecError
 from specdec_cli.inputs.find import all_unreadable
@@ -35,8 +33,8 @@ WARNED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """How the actors of a cluster caption; `lexicon` as of `Captioner.labelled`, `batch_size` as of `LocalBackend`."""
+class ActorSettings:
+    """What the actors of a cluster caption with: see `Captioner.labelled` (lexicon) and `LocalBackend` (batch_size)."""
 
     config: Config
     lexicon: Lexicon
@@ -58,7 +56,7 @@ class Outcome:
 
 
 Stopped = Callable[[], bool]
-"""Whether nothing more is to be begun. It is called all the time, and may raise what ends the run."""
+"""Whether nothing more is to be begun. It is called often, and may raise an error that ends the run."""
 
 
 class Backend(Protocol):
@@ -92,15 +90,15 @@ class Progress:
 
     total: int = 0
     done: int = 0  # with or without a caption
-    captioned: int = 0  # of which a piece has a caption
+    captioned: int = 0  # with a caption of a piece
     pieces: int = 0  # captions of this run
-    skipped: int = 0  # of these, done by an earlier run
-    without: int = 0  # of these, those without a caption: there is nothing to describe
+    skipped: int = 0  # done by an earlier run
+    without: int = 0  # skipped ones without a caption: there is nothing to describe
     failed: int = 0  # recordings and pieces without a caption
-    may_pass: int = 0  # of these, those that another try may caption
+    may_pass: int = 0  # failed ones that another try may caption
     degraded: int = 0  # captions that the edge had to finish without the cloud
     answered: bool = False  # whether the cloud verified a block or wrote a caption
-    flags: Counter[Flag] = field(default_factory=Counter)  # this and all that follows: of the captions of this run
+    flags: Counter[Flag] = field(default_factory=Counter)  # this and all below: of the captions of this run
     silent: dict[str, list[str]] = field(default_factory=dict)  # file -> times of its first pieces without speech
     warnings: dict[str, tuple[int, str, list[str]]] = field(default_factory=dict)  # kind -> number, first, its files
     audio_s: float = 0.0
@@ -243,16 +241,3 @@ def without_models(tasks: Sequence[Task], shared: SharedFields) -> list[Outcome]
         line = None if error is None else shared.error_line(task.item, error)
         outcomes.append(Outcome(task.item, line, captioned=line is None and task.captioned, error=error))
     return outcomes
-
-
-def caption_all(
-    tasks: Iterable[Task],
-    backend: Backend,
-    stopped: Stopped,
-    take: Callable[[Outcome], None],
-) -> None:
-    """Captions tasks until all are done, or nothing more is to be begun; every outcome goes to `take`."""
-    with closing(backend.run(takewhile(lambda _: not stopped(), tasks), stopped)) as outcomes:
-        for outcome in outcomes:
-            interrupts.check()  # which may have ended a call of it
-            take(outcome)

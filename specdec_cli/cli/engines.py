@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from specdec_cli.captioning.job import Job
 from specdec_cli.captioning.local import LocalBackend, WatchedBackend
-from specdec_cli.captioning.tasks import Backend, Work
+from specdec_cli.captioning.tasks import ActorSettings, Backend
 from specdec_cli.cli.command_run import load_captioner, require_cloud
 from specdec_cli.console.view import View
 from specdec_cli.inputs.cuts import Cuts
@@ -39,7 +39,8 @@ class OneByOne:
     @contextmanager
     def opened(self) -> Iterator[Backend]:
         """See `BackendSource`."""
-        yield WatchedBackend(loaded(self.job, self.view, runs_long=False), self.view.show)
+        with loaded(self.job, self.view, runs_long=False) as captioner:
+            yield WatchedBackend(captioner, self.view.show)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,10 @@ class Together:
     @contextmanager
     def opened(self) -> Iterator[Backend]:
         """See `BackendSource`."""
-        captioner, runtime = loaded(self.job, self.view, runs_long=True), self.job.config.runtime
+        runtime = self.job.config.runtime
         flight = None if runtime.in_flight == "auto" else runtime.in_flight
-        yield LocalBackend(captioner, batch_size=self.batch_size, workers=runtime.readers, in_flight=flight)
+        with loaded(self.job, self.view, runs_long=True) as captioner:
+            yield LocalBackend(captioner, batch_size=self.batch_size, workers=runtime.readers, in_flight=flight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class OnRay:
         job = self.job
         if (cuts := Cuts.of_config(job.config.audio)) is not None:  # what is refused here, every actor would refuse
             cuts.expect(job.recordings)
-        with cluster(Work(job.config, job.lexicon, self.batch_size, job.recordings), self.view.loading) as backend:
+        with cluster(
+            ActorSettings(job.config, job.lexicon, self.batch_size, job.recordings), self.view.loading
+        ) as backend:
             require_cloud(backend.shared, degrades=job.config.decoding.degrades)
             yield backend

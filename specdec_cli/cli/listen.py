@@ -113,7 +113,8 @@ class _Listening:
     @contextmanager
     def opened(self) -> Iterator[Backend]:
         """See `BackendSource`."""
-        yield _Utterances(loaded(self.job, self.view, runs_long=False), self.view, self.microphone, self.save)
+        with loaded(self.job, self.view, runs_long=False) as captioner:
+            yield _Utterances(captioner, self.view, self.microphone, self.save)
 
 
 class _Utterances:

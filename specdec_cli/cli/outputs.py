@@ -15,7 +15,7 @@ from specdec_cli.export.endings import FORMATS, SUFFIXES, format_of, takes_sever
 from specdec_cli.export.folder import Written
 from specdec_cli.export.recordings import Stored
 from specdec_cli.format import count
-from specdec_cli.targets import STDOUT, TRANSCRIPTS, Kind, Targets
+from specdec_cli.targets import STDOUT, TRANSCRIPTS, FileKind, Targets
 from specdec_cli.text import chosen
 from specdec_cli.types import ExportFormat
 
@@ -23,7 +23,7 @@ ENDINGS: Final = ", ".join(SUFFIXES.values())
 _LISTED: Final = 5
 
 
-def by_ending(given: Sequence[Path] | None, kinds: Sequence[Kind], targets: Targets) -> list[Path | None]:
+def by_ending(given: Sequence[Path] | None, kinds: Sequence[FileKind], targets: Targets) -> list[Path | None]:
     """The files that --output names, one of each kind, by their endings; None where there is none of a kind.
 
     Raises ConfigError if an ending is of no kind, or two files are of one; else as `Targets.refuse` does.

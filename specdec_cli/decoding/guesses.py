@@ -2,7 +2,7 @@
 
 Captions of one model and instruction repeat each other. A guess is the most likely continuation of the longest context,
 up to `ORDER` tokens, that was seen before, as in prompt lookup and SuffixDecoding. A guess stops where the chance that
-it stands, the product of its tokens' shares, falls below its price in forwards.
+it is right, the product of its tokens' shares, falls below its price in forwards.
 
 N-grams are counted; a suffix automaton would keep every text and could forget none. Counts fade, so that recent
 captions count more, and fit into a table of fixed size. For each context the table holds only the most likely next

@@ -14,7 +14,7 @@ from typing import Final
 
 from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.block import Block, Draft, Drafter, Enough, Event, Verdict, Verifier, outcome
-from specdec_cli.decoding.gate import Gate, GateState
+from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.length import SOLO_BLOCK, BlockLength
 from specdec_cli.decoding.prefill import CloudPrefill
 from specdec_cli.decoding.stop import StopRules, TextEnd
@@ -86,7 +86,10 @@ class Loop:
         whole = settings.defers and available
         size = self._length.next(start, whole=whole, cloud_writes=available)
         waking = whole and not self.prefill.begun and settings.mode == "hybrid"
-        draft = self._propose(edge, size, self.gate.open(waking=waking, whole=whole), self._enough(whole=whole))
+        with self._waits_for(edge):
+            state, enough = self.gate.open(waking=waking, whole=whole), self._enough(whole=whole)
+            draft = edge.propose(self.text, size, state, enough)
+        self._length.add_draft(draft)
         if self._end.loops((*self.text, *draft.ids), start):
             return self._leave_loop(edge, draft, min(size, SOLO_BLOCK) if whole else size)
         if draft.reason is None and draft.ids and settings.mode == "hybrid" and available:
@@ -99,7 +102,9 @@ class Loop:
             self._end.leave()
             # a cloud that has confirmed this loop would reject a way out, and loop on
             if self._end.loop_was_verified or self._cloud is None:
-                way_out = self._propose(edge, size, self.gate.open(), None, _WAY_OUT)
+                with self._waits_for(edge):
+                    way_out = edge.propose(self.text, size, self.gate.open(), top_k=_WAY_OUT)
+                self._length.add_draft(way_out)
                 return replace(way_out, reason=None, ms=looping.ms + way_out.ms)
         return looping if self.gate.name == "always" else replace(looping, reason="loop")
 
@@ -109,15 +114,6 @@ class Loop:
             kept = self.settings.mode == "hybrid"  # without a verdict
             return partial(self._end.reached, self.text, kept) if self.stop.reads_text else None
         return self._length.enough if self.settings.adapts else None
-
-    def _propose(
-        self, edge: Drafter, size: int, state: GateState, enough: Enough | None, top_k: int | None = None
-    ) -> Draft:
-        """Up to `size` tokens of the edge; see `Drafter.propose`."""
-        with self._waits_for(edge):
-            draft = edge.propose(self.text, size, state, enough, top_k)
-        self._length.add_draft(draft)
-        return draft
 
     def _prefill_early(self) -> None:
         """Starts the cloud's prefill before any block escalates, unless `cloud_prefill` is lazy."""

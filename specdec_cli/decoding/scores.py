@@ -68,7 +68,7 @@ class LogitsPipeline:
         if self._history is not None:
             self._history.follow(text, last)
             rows = self._history.rows(len(scores))
-            if self._penalty is not None:  # a token that stands in the history twice is penalised once
+            if self._penalty is not None:  # a token that is in the history twice is penalised once
                 # tokens without a score share a column, which is dropped
                 scores = self._penalty(rows.clamp(max=scores.shape[1]), pad(scores, (0, 1)))[:, :-1]
             if self._ngram:

@@ -22,7 +22,7 @@ from specdec_cli.prompts import Language
 from specdec_cli.reading import description_end, fault_of
 from specdec_cli.types import FinishReason, Reason
 
-# A full stop ends a sentence unless it stands in a number or an initialism ("3.5", "e.g."); the ideographic ones
+# A full stop ends a sentence unless it is in a number or an initialism ("3.5", "e.g."); the ideographic ones
 # always do. Runs ("?!", "……") and closing quotes count once, with the sentence they close.
 _SENTENCE_END: Final = re.compile(
     r"(?:[。！？!?…]|(?<=[^\W\d_]{2})\.|(?<=\d)\.(?=\s|$)|(?<=[)\]\"”’])\.)+[”’\"'）)\]]*"

@@ -65,7 +65,7 @@ Count = Annotated[int, BeforeValidator(_whole, json_schema_input_type=float)]
 
 
 class Lenient(BaseModel):
-    """Part of a request. Null means no field, even for fields that are not supported."""
+    """ContentPart of a request. Null means no field, even for fields that are not supported."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -109,7 +109,7 @@ class TextPart(Lenient):
     text: str
 
 
-Part = Annotated[SoundPart | AddressPart | TextPart, Field(discriminator="type")]
+ContentPart = Annotated[SoundPart | AddressPart | TextPart, Field(discriminator="type")]
 
 
 class Asking(Lenient):
@@ -118,9 +118,9 @@ class Asking(Lenient):
     role: Literal["user", "system", "developer"]
     name: str | None = Field(None, description="ignored")
     content: Annotated[
-        list[Part],
+        list[ContentPart],
         Field(fail_fast=True, max_length=64),
-        BeforeValidator(_in_parts, json_schema_input_type=str | list[Part]),
+        BeforeValidator(_in_parts, json_schema_input_type=str | list[ContentPart]),
     ]
 
 

@@ -159,11 +159,11 @@ def test_an_edge_that_fails_on_the_way_out_of_a_loop(fallback):
     assert isinstance(loop.drafter, LocalDrafter)
     propose, failures = loop.drafter.propose, list[int]()
 
-    def failing(*args: Any) -> Draft:
-        if args[4] is not None:  # it draws among the likeliest tokens to leave the loop
-            failures.append(len(args[0]))
+    def failing(text: Sequence[int], *args: Any, top_k: int | None = None) -> Draft:
+        if top_k is not None:  # it draws among the likeliest tokens to leave the loop
+            failures.append(len(text))
             raise EdgeError("the edge does not answer")
-        return propose(*args)
+        return propose(text, *args)
 
     loop.drafter.propose = failing
     if fallback == "auto":

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from specdec_cli.journal import Journal, StoredLine, read_lines
-from specdec_cli.targets import TRANSCRIPTS, Kind
+from specdec_cli.targets import TRANSCRIPTS, FileKind
 from specdec_cli.transcript import Transcript
 
 
 class Raw(Journal[StoredLine]):
     """Lines of which nothing is asked."""
 
-    def __init__(self, path: Path, kind: Kind = TRANSCRIPTS, *, overwrite: bool = False) -> None:
+    def __init__(self, path: Path, kind: FileKind = TRANSCRIPTS, *, overwrite: bool = False) -> None:
         super().__init__(path, kind, lambda _: (), overwrite=overwrite)
 
     def parsed(self, line: StoredLine) -> StoredLine:

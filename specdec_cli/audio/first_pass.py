@@ -16,7 +16,7 @@ from specdec_cli.audio.levels import MIN_DURATION_S, SampleStatistics
 from specdec_cli.audio.paths import audio_error, opened, stamp
 from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.audio.samples import Cut, Floats, OpenedSound
-from specdec_cli.audio.sound import Columns, Part, Selection, Sound, listed
+from specdec_cli.audio.sound import Columns, Excerpt, Selection, Sound, listed
 from specdec_cli.errors import AudioDecodeError, CutsError
 from specdec_cli.text import plain
 from specdec_cli.times import MOST_S
@@ -37,7 +37,13 @@ class FirstPass:
 
 
 def read_through(
-    path: str, file: FileIO, part: Part, columns: Callable[[OpenedSound], Columns], window_s: float, *, at_pauses: bool
+    path: str,
+    file: FileIO,
+    part: Excerpt,
+    columns: Callable[[OpenedSound], Columns],
+    window_s: float,
+    *,
+    at_pauses: bool,
 ) -> FirstPass:
     """Reads a recording once, and again if some of the channels that were mixed are silent or cancel each other.
 
@@ -71,7 +77,7 @@ def read_through(
 
 
 def decoded_again(
-    path: str, before: tuple[int, ...], part: Part, library: Library, columns: Columns
+    path: str, before: tuple[int, ...], part: Excerpt, library: Library, columns: Columns
 ) -> Iterator[Floats]:
     """Yields the blocks of another pass. Raises AudioDecodeError if the file has changed since `before`."""
     with opened(path) as file, ExitStack() as stack:
@@ -88,7 +94,7 @@ def require_unchanged(path: str, file: FileIO, before: tuple[int, ...]) -> None:
 
 
 def _pass(
-    path: str, file: FileIO, part: Part, columns: Callable[[OpenedSound], Columns], window_s: float, at_pauses: bool
+    path: str, file: FileIO, part: Excerpt, columns: Callable[[OpenedSound], Columns], window_s: float, at_pauses: bool
 ) -> FirstPass:
     """The reading of the first library that reads the file."""
     failure, suspected = refused(path, "cannot be decoded"), list[str]()
