@@ -55,6 +55,12 @@ def _in_parts(value: object) -> object:
     return [{"type": "text", "text": value}] if isinstance(value, str) else value
 
 
+def _uncalled(choice: object) -> object:
+    if choice not in (None, "none", "auto"):
+        raise ValueError("a caption calls no tool; ask for JSON with response_format (in instructor: Mode.JSON_SCHEMA)")
+    return choice
+
+
 def _empty(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
     if value:
         raise ValueError("no token is favoured here: leave it out, or empty")
@@ -189,7 +195,7 @@ class ChatRequest(Lenient):
     tools: list[dict[str, JsonValue]] | None = Field(
         None, max_length=1024, fail_fast=True, description="ignored: a caption calls none"
     )
-    tool_choice: Literal["none", "auto"] | None = None
+    tool_choice: Annotated[Literal["none", "auto"], BeforeValidator(_uncalled)] | None = None
     parallel_tool_calls: bool | None = Field(None, description="ignored")
     user: str | None = Field(None, description="ignored")
     metadata: dict[str, JsonValue] | None = Field(None, description="ignored")

@@ -271,7 +271,7 @@ def of_schema(properties: dict[str, Any]) -> dict[str, Any]:
 REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"model": "gpt-4o-audio-preview"}, 404, "model_not_found", "specdec/hybrid, specdec/lossless"),
     ({"reasoning_effort": "low"}, 400, "unsupported_parameter", "reasoning_effort is not supported"),
-    ({"tool_choice": "required"}, 400, "invalid_value", "tool_choice: Input should be 'none' or 'auto'"),
+    ({"tool_choice": "required"}, 400, "invalid_value", "tool_choice: a caption calls no tool; ask for JSON"),
     ({"logit_bias": {"5": 1}}, 400, "invalid_value", "logit_bias: no token is favoured here"),
     ({"n": 2}, 400, "invalid_value", "n: "),
     ({"max_tokens": 1.5}, 400, "invalid_value", "max_tokens: "),
