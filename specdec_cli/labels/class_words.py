@@ -18,7 +18,7 @@ from specdec_cli.labels.extraction import Ending
 from specdec_cli.labels.lexicon import Lexicon
 from specdec_cli.labels.probabilities import Decode
 from specdec_cli.labels.units import ENDS, GAP, units
-from specdec_cli.labels.vocabulary import Meaning, Steps
+from specdec_cli.labels.vocabulary import Meaning, Steps, is_degree
 from specdec_cli.models.processor import Processor
 from specdec_cli.prompts import Language
 
@@ -27,6 +27,10 @@ Words = Mapping[str, Mapping[str, str]]
 
 _LONGEST: Final = 8
 """Units at the end of a text within which a phrase may have begun."""
+_OWN_WORDS: Final = frozenset("和呢时中一不有无没行连经常极许单说声音语")
+"""Characters that are far oftener words of their own, or parts of others, than beginnings of phrases (和缓, 呢喃)."""
+_PARTICLES: Final = frozenset("的地得着了")
+"""Which a token may hold behind the word that names a class: 大的."""
 _LETTERS: Final = 3
 """Latin letters from which the beginning of a word tells how it goes on."""
 
@@ -110,7 +114,7 @@ class ClassWords:
     def _touches(self, token: int) -> bool:
         """Whether a token may end or begin a phrase that names a class; where none does, nothing has to be read."""
         text = self._decode((token,))
-        last = next((unit for unit in reversed(units(text)) if unit.isalnum()), None)
+        last = next(reversed(_without_end(units(text))), None)
         if last is None or "\ufffd" in text:
             return "\ufffd" in text  # part of a character
         return any(known.has(last) for known in self._units.values())
@@ -135,10 +139,9 @@ class ClassWords:
         longer = self._decode((*text, token))
         if longer.count('"') % 2 or longer.count("“") > longer.count("”"):
             return _NOTHING
-        (before, start, own), row = self._written(text, language), units(longer)
-        marked = bool(row) and not row[-1].isalnum()
-        while row and not row[-1].isalnum():
-            row.pop()
+        (before, start, own), every = self._written(text, language), units(longer)
+        row = _without_end(every, len(before) + 1)
+        marked = len(row) < len(every)
         if len(row) <= len(before) or row[: len(before)] != before:
             return _NOTHING
         if not self._units[own].has(row[-1]):
@@ -155,6 +158,8 @@ class ClassWords:
         if fixed:  # 适中: its noun, which stands before it, says of what
             return fixed.intersection(one._replace(sure=True) for one in named)
         is_ended = end.start < len(row)
+        if is_ended and self._is_in_a_word(row, fresh, end, language):
+            return _NOTHING
         if is_ended and (end.is_noun or not named or {name for name, _ in end.named} - self.attributes):
             return _NOTHING
         is_new = is_ended
@@ -162,34 +167,44 @@ class ClassWords:
             is_new = not _pairs(named) <= _pairs(_named(self._lexicon.last(row[:fresh], language)))
         if not (marked or (is_ended and _is_latin(row[-1]))):
             has_noun = bool(named) and not end.may_name
-            for meaning in self._begun(row, fresh, language):
-                said = self._said(meaning, _pairs(named), has_noun=has_noun)
+            # of phrases that lie over one another the first counts
+            for meaning in self._begun(row, min(fresh, end.start), language):
+                said = self._said(meaning, _pairs(named), has_noun=has_noun, only=len(end.noun) == 1)
                 if said is None:
                     return _NOTHING
                 named |= {Named(*pair, sure=False) for pair in said}
                 is_new = is_new or bool(said)
         return frozenset(named) if is_new else _NOTHING
 
+    def _is_in_a_word(self, row: Steps, fresh: int, end: Ending, language: Language) -> bool:
+        """Whether a token holds another Chinese word than the phrase at its end: 轻 in 年轻."""
+        before = row[fresh : end.start]
+        if not before or _is_latin(row[-1]) or is_degree("".join(before)):
+            return False
+        return self._lexicon.last(row[: end.start], language).start == end.start
+
     def _fixed_wording(self, row: Steps, language: Language) -> Naming | None:
         """What the fixed word at the end of a row names; None if there is no such word."""
         ends = (row[-size:] for size in range(1, min(len(row), _LONGEST) + 1))
         return next((self._fixed[language, end] for end in ends if (language, end) in self._fixed), None)
 
-    def _begun(self, row: Steps, fresh: int, language: Language) -> Iterator[Meaning]:
-        """The phrases that go on within the last word of a row, and in which the token's first unit lies."""
+    def _begun(self, row: Steps, until: int, language: Language) -> Iterator[Meaning]:
+        """The phrases that go on within the last word of a row, and begin with its unit `until` or before."""
         is_latin = _is_latin(row[-1])
         if is_latin and len(row[-1]) < _LETTERS:
             return
         meanings = self._lexicon.vocabularies[language].meanings
-        for start in range(max(len(row) - _LONGEST, 0), fresh + 1):
+        until = min(until, len(row) - 2) if row[-1] in _OWN_WORDS else until
+        for start in range(max(len(row) - _LONGEST, 0), until + 1):
             for steps in self._phrases[language].get(row[start][0], ()):
                 if _begins(steps, row[start:], is_latin=is_latin):
                     yield meanings[steps]
 
-    def _said(self, meaning: Meaning, named: Pairs, *, has_noun: bool) -> Pairs | None:
+    def _said(self, meaning: Meaning, named: Pairs, *, has_noun: bool, only: bool) -> Pairs | None:
         """The classes that a longer phrase adds to those `named`; None if it may mean something of another kind.
 
-        `has_noun`: the words so far have their noun, so that the phrase goes with the same noun or needs none.
+        `has_noun`: the words so far have their noun, so that the phrase goes with the same noun or needs none; `only`:
+        that noun goes with one attribute alone, so that no feeling is said of it (语速快乐).
         """
         names = {name for name, _ in meaning.said}
         nouns = {name for name, _ in named} if has_noun else self.attributes
@@ -198,7 +213,7 @@ class ClassWords:
             return None
         if said:
             return said - named if said <= named or has_noun or names <= self.attributes else None
-        is_elsewhere = has_noun and ("nothing" in meaning.markers or (names and names <= self.attributes))
+        is_elsewhere = has_noun and (only or "nothing" in meaning.markers or (names and names <= self.attributes))
         return said if is_elsewhere else None
 
 
@@ -213,6 +228,16 @@ def _named(end: Ending) -> set[Named]:
 
 def _pairs(named: Collection[Named]) -> Pairs:
     return frozenset((one.attribute, one.class_) for one in named)
+
+
+def _without_end(row: list[str], least: int = 1) -> list[str]:
+    """A row without the marks and particles at its end; a particle is left of which a row of `least` units is made."""
+    end = len(row)
+    while end and not row[end - 1].isalnum():
+        end -= 1
+    if end > least and row[end - 1] in _PARTICLES:
+        end -= 1
+    return row[:end]
 
 
 def _is_latin(unit: str) -> bool:

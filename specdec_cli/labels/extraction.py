@@ -37,6 +37,8 @@ _COPULAS: Final = frozenset(
 )
 _CLOSED: Final = _COPULAS.union(units("with at in on to a an the his her their its has have"))
 """Words that no quality reaches over to a noun that follows: another phrase begins with them."""
+_ATTRIBUTIVE: Final = _CLOSED.union(_LISTING, ["of"]) - _COPULAS
+"""Words behind a copula after which a quality may still come before its noun: "is of low pitch"."""
 _TOPIC_ENDS: Final = frozenset("呢嘛面话")
 """What a comma may follow between a noun and its quality: 音量嘛, 音量方面, 音量的话."""
 
@@ -59,6 +61,7 @@ class Ending:
     named: frozenset[tuple[str, str]] = frozenset()  # (attribute, class) that it names
     may_name: frozenset[tuple[str, str]] = frozenset()  # of all nouns that may follow, if it goes with one and has none
     is_noun: bool = False  # whether a word for a class may go with it
+    noun: frozenset[str] = frozenset()  # the attributes whose words go with its own noun, if it has one
 
 
 class Caption:
@@ -107,9 +110,22 @@ class Caption:
             return Ending(len(self._row))
         named = frozenset((one.attribute, one.class_) for one in self.readings() if one.mention == word)
         denied = any(one.marks("negation") or one.marks("denial") for one in self._before(word))
-        beside = word.meaning.near if at not in self._nouns and not denied else {}
+        has_noun = at in self._nouns or self._is_predicate(word)
+        beside = word.meaning.near if not (has_noun or denied) else {}
         may_name = frozenset((name, class_) for (name, _), class_ in beside.items())
-        return Ending(word.start, named, may_name, is_noun=bool(word.meaning.topics))
+        topics = self._mentions[self._nouns[at]].meaning.topics if at in self._nouns else ()
+        noun = frozenset(name for name, _ in topics)
+        return Ending(word.start, named, may_name, is_noun=bool(word.meaning.topics), noun=noun)
+
+    def _is_predicate(self, word: Mention) -> bool:
+        """Whether an English word says what its subject is ("is clear", "sounds very clear"): no noun of it follows."""
+        places = range(max(word.start - 3, 0), word.start) if self._language == "en" else ()
+        return any(
+            self._row[at] in _COPULAS
+            and "there" not in self._row[max(at - 1, 0) : at]
+            and _ATTRIBUTIVE.isdisjoint(self._row[at + 1 : word.start])
+            for at in places
+        )
 
     def _about(self, attribute: str) -> list[Reading]:
         return [one for one in self._named if one.attribute == attribute]

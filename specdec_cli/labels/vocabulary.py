@@ -187,6 +187,11 @@ class Vocabulary:
             self._meaning(phrase).alone[name] = class_, "plain"
 
 
+def is_degree(text: str) -> bool:
+    """Whether a Chinese text is but a word of degree (较, 非常)."""
+    return _DEGREE.fullmatch(text) is not None
+
+
 def _fewest(text: str) -> int:
     """Letters from which a beginning tells which phrases follow; fewer Latin letters begin too many words."""
     return 3 if text.isascii() else 1

@@ -50,7 +50,12 @@ def named(language: Language, *pieces: str, fixed: bool = False) -> str:
         (["a", " baritone"], ""),
         # a mark ends what a token names, a sentence what it may go with
         (["The pitch is", " low,"], "pitch low"),
-        (["The pitch changes. It is", " slow"], "rate slow, rate slow?"),
+        (["The pitch changes. It is", " slow"], "rate slow"),
+        # of the subject: no noun follows
+        (["The voice is", " clear"], ""),
+        (["The voice is very", " clear"], ""),
+        (["The voice is in a", " clear"], "range lively?"),
+        (["There are", " noticeable"], "pauses many?, range lively?"),
     ],
 )
 def test_english(pieces, expected):
@@ -65,9 +70,18 @@ def test_english(pieces, expected):
         (["音量", "较大"], "volume loud"),
         (["用", "响亮", "的声音"], ""),
         # a character that begins words of other kinds, or of other classes
-        (["音量", "大"], ""),
+        (["音量", "大"], "volume loud, volume normal?"),
         (["音量", "大", "小适中"], "volume normal"),
-        (["音量", "大", "小"], ""),
+        (["音量", "大", "小"], "volume normal?, volume soft"),
+        (["语速", "快"], "rate fast, rate moderate?"),
+        (["语气", "快"], ""),
+        (["语速适", "中"], "rate moderate"),
+        # parts of other words, words of their own, and particles
+        (["一个", "年轻"], ""),
+        (["音量", "比较大的"], "volume loud"),
+        (["显得紧张", "和"], ""),
+        (["有点着急", "呢"], ""),
+        (["声音如", "呢", "喃"], "volume soft"),
         (["语调", "平"], ""),
         (["语调", "平静"], ""),
         (["语调", "起伏"], ""),
