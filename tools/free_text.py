@@ -15,7 +15,6 @@ vocab.json and merges.txt of a Qwen. Each text is read twice with figures that a
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ from specdec_cli.labels.class_words import ClassWords
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.prompts import Language
 from specdec_cli.reading import caption_of
-from specdec_cli.types import Measured
+from specdec_cli.types import Claim, Measured
 from tools.read_captions import lines_of
 
 VALUES: Final[Mapping[str, tuple[float, ...]]] = {
@@ -73,45 +72,37 @@ class Reader:
         ids, agreeing = tuple(self._tokenizer.encode(caption, add_special_tokens=False)), dict[str, float]()
         into.texts += 1
         for claim in claims:
-            fits = {
-                value: self.lexicon.allows(
-                    claim.attribute, str(claim.class_), labels, Measured(**{claim.figure: value})
-                )
-                for value in VALUES[claim.figure]
-            }
-            own = [value for value, holds in fits.items() if holds]
+            fits = {value: self._allows(claim, labels, value) for value in VALUES[claim.figure]}
+            own, wrong = ([value for value, holds in fits.items() if holds is fit] for fit in (True, False))
+            into.claims[claim.attribute] += 1
             if own:
                 agreeing[claim.figure] = own[-1]
-            wrong = [value for value, holds in fits.items() if holds is False]
-            into.claims[claim.attribute] += 1
-            far = max(wrong, key=lambda value: abs(value - own[0]), default=None) if own else None
-            if far is not None and self._stop(ids, language, {claim.figure: far}, claim.attribute) is not None:
+            if own and self._reaches(ids, language, claim, max(wrong, key=lambda value: abs(value - own[0]))):
                 into.reached[claim.attribute] += 1
             else:
                 into.missed.append(f"{claim.attribute} {claim.class_}: {caption}")
-        at = self._stop(ids, language, agreeing)
+        at = self._stop(ids, self._sound(language, agreeing))
         if at is not None and self._names_another(ids, at, language):
             into.other += 1
         elif at is not None:
             into.wrong.append(self._tokenizer.decode(ids[: at + 1]))
 
-    def _stop(
-        self, ids: tuple[int, ...], language: Language, figures: Mapping[str, float], attribute: str | None = None
-    ) -> int | None:
-        """The first token that the figures contradict; if `attribute` is given, before its claim is made."""
-        sound = Grounding(self.lexicon, language, lambda: Measured(**figures), self.words)
-        for at, token in enumerate(ids):
-            if sound.contradicts(ids[:at], token):
-                return at
-            if attribute is not None and self._contradicts(sound, ids[: at + 1], language, attribute):
-                return None
-        return None
+    def _allows(self, claim: Claim, labels: Mapping[str, str | None], value: float) -> bool | None:
+        """Whether the sound allows a claim if its figure has a value."""
+        figures = Measured(**{claim.figure: value})
+        return self.lexicon.allows(claim.attribute, str(claim.class_), labels, figures)
 
-    def _contradicts(self, sound: Grounding, ids: tuple[int, ...], language: Language, attribute: str) -> bool:
-        """Whether a text claims something of an attribute that the figures contradict."""
-        labels = self.words.labels(ids, language)
-        class_ = labels[attribute]
-        return class_ is not None and self.lexicon.allows(attribute, class_, labels, sound.measured) is False
+    def _sound(self, language: Language, figures: Mapping[str, float]) -> Grounding:
+        return Grounding(self.lexicon, language, lambda: Measured(**figures), self.words)
+
+    def _reaches(self, ids: tuple[int, ...], language: Language, claim: Claim, value: float) -> bool:
+        """Whether a figure stops a text at a token before which the text does not make the claim."""
+        at = self._stop(ids, self._sound(language, {claim.figure: value}))
+        return at is not None and self.words.labels(ids[:at], language)[claim.attribute] != claim.class_
+
+    def _stop(self, ids: tuple[int, ...], sound: Grounding) -> int | None:
+        """The first token that figures contradict."""
+        return next((at for at, token in enumerate(ids) if sound.contradicts(ids[:at], token)), None)
 
     def _names_another(self, ids: tuple[int, ...], at: int, language: Language) -> bool:
         """Whether the token at a place, with the next ones, changes what the text says of a measured attribute."""
@@ -159,4 +150,4 @@ def main(
 
 
 if __name__ == "__main__":
-    sys.exit(typer.run(main))
+    typer.run(main)
