@@ -181,14 +181,18 @@ def _models(config: Config) -> Iterator[Check]:
     except Exception as error:  # a package that is absent or broken may raise anything
         yield Check("models", "fail", _sentence(error))
         return
-    shown, pair = captioner.shared.models, captioner.pair
-    for role, info, model in (("edge", shown.edge, pair.local("edge")), ("cloud", shown.cloud, pair.local("cloud"))):
-        if info is not None:
-            tested = "" if model is None else f" · self-test {model.self_test or 'switched off'}"
-            yield Check(role, "ok", f"{info.name} · {info.line}{tested}")
-    for remote in pair.remotes:
-        yield _checked("remote", remote.probe)
-    yield _checked("caption", lambda: _one_caption(captioner))
+    with captioner:
+        shown, pair = captioner.shared.models, captioner.pair
+        for role, info, model in (
+            ("edge", shown.edge, pair.local("edge")),
+            ("cloud", shown.cloud, pair.local("cloud")),
+        ):
+            if info is not None:
+                tested = "" if model is None else f" · self-test {model.self_test or 'switched off'}"
+                yield Check(role, "ok", f"{info.name} · {info.line}{tested}")
+        for remote in pair.remotes:
+            yield _checked("remote", remote.probe)
+        yield _checked("caption", lambda: _one_caption(captioner))
 
 
 def _one_caption(captioner: Captioner) -> str:

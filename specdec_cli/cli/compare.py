@@ -3,6 +3,7 @@
 # no postponed annotations: see `specdec_cli.cli.options`
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
@@ -59,13 +60,15 @@ class CompareCommand(options.StudyOptions, options.CuttingOptions, options.GateO
         shared = {mode: SharedFields.of(config, words) for mode, config in configs.items()}
         recordings, interrupted = list[InputFile](), False
         message = "interrupted: this is what was done so far"
-        with StoredRuns(stored, accepting(shared), overwrite=self.overwrite) as journal:
+        with ExitStack() as models, StoredRuns(stored, accepting(shared), overwrite=self.overwrite) as journal:
             try:
                 with display(self, resolved=resolved, references=table, interruption=message) as view:
                     recordings = identified(view, files)
                     runner = Runner(shared, journal, view)
                     steps = runner.steps(recordings)
                     captioners = _captioners(resolved.config, configs, words, files, view) if steps else {}
+                    for captioner in captioners.values():
+                        models.enter_context(captioner)
                     journal.require(
                         lambda run: loaded_changes(run, captioners[run.mode].shared) if run.mode in captioners else None
                     )

@@ -74,7 +74,7 @@ class TuneCommand(options.StudyOptions):
             from specdec_cli.tune.tuning import tune as tuned
 
             find = None if table is None else table.find
-            with StoredRecordings(setup_of(captioner), self.traces, overwrite=self.overwrite) as journal:
+            with captioner, StoredRecordings(setup_of(captioner), self.traces, overwrite=self.overwrite) as journal:
                 found = tuned(captioner, plan, clips, find, words, journal, view)
         if table is not None:
             found = found.model_copy(update={"reference_columns": dict(table.columns)})

@@ -139,6 +139,7 @@ def serve_configured(
         try:
             running.run(sockets=[bound])
         finally:
+            captioner.close()
             event("stopped")
         interrupts.check()  # uvicorn raises the signals that ended it once more
 

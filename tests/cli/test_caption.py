@@ -11,6 +11,7 @@ import pytest
 import soundfile
 
 from specdec_cli.captioner import Captioner
+from specdec_cli.cloud.verify_client import VerifyClient
 from specdec_cli.errors import CheckpointError
 from specdec_cli.journal import Journal
 from specdec_cli.run import Run
@@ -18,6 +19,7 @@ from specdec_cli.targets import writing
 from specdec_cli.transcript import Transcript, json_schema
 from tests.cli.harness import QUICK
 from tests.mini_pair import RATE, captioner, mini_pair, voice
+from tests.tiers import few
 from tests.transcript.lines import read_transcripts
 
 LOAD = Captioner.load  # which `specdec` has replaced
@@ -213,6 +215,15 @@ def test_where_the_edge_may_write_alone_an_unreachable_cloud_is_a_warning(specde
     found = Transcript.from_json(outcome.out)
     assert found.warnings == ("no answer at the start: http://127.0.0.1:9: All connection attempts failed",)
     assert (found.degraded is not None) == ("never" not in given)
+
+
+@pytest.mark.parametrize("command", few(["caption", "batch", "compare"]))
+def test_a_command_closes_its_connections(specdec, edge_here, recordings, monkeypatch, command):
+    closed = list[str]()
+    monkeypatch.setattr(VerifyClient, "close", lambda self: closed.append(self.name))
+    given = ("--mode", "edge,hybrid") if command == "compare" else ("--gate", "never")
+    specdec(command, recordings[0], *UNREACHABLE, *given, "-o", "o.jsonl", "-q")
+    assert set(closed) == {"http://127.0.0.1:9"}
 
 
 @pytest.mark.parametrize("command", ["caption", "batch"])

@@ -120,6 +120,8 @@ def test_a_remote_cloud_is_probed(specdec, monkeypatch):
         def probe(self) -> str:
             raise CloudError(f"{self.name} does not answer")
 
+        def close(self) -> None: ...
+
     def load(config: Config, **_: object) -> Captioner:
         return Captioner(config, Pair.of(mini_pair().edge, Elsewhere()), 0.1)
 
