@@ -28,7 +28,7 @@ def open_regular(path: str | Path) -> BufferedReader[FileIO]:
     descriptor = os.open(path, _FLAGS)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "It is no regular file", str(path))
+        raise OSError(errno.EINVAL, "It is not a regular file", str(path))
     return BufferedReader(FileIO(descriptor, "rb"))
 
 

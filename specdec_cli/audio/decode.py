@@ -54,7 +54,7 @@ def not_sound(path: str, file: FileIO) -> AudioDecodeError:
         return audio_error(AudioDecodeError, path, "holds a header and no sound", "Record or copy it again.")
     for magic, (says, hint) in _OTHERS.items():
         if start.lstrip().lower().startswith(magic):
-            return audio_error(AudioDecodeError, path, f"is no recording: it is {says}", hint)
+            return audio_error(AudioDecodeError, path, f"is not a recording: it is {says}", hint)
     return refused(path, "cannot be decoded: its format or codec is not known, or it is damaged or cut short")
 
 
@@ -158,7 +158,7 @@ def _track(path: str, tracks: Sequence[Any], named: int | None) -> int:
     if not tracks:
         raise refused(path, "cannot be decoded: it holds no sound")
     if named is not None and named > len(tracks):
-        says = f"has {len(tracks)} sound track{'s' * (len(tracks) > 1)}, and no track {named}"
+        says = f"has {len(tracks)} sound track{'s' * (len(tracks) > 1)}; there is no track {named}"
         raise audio_error(CutsError, path, says, "Name one of them with audio.track, or leave it out.")
     return chosen_track(tracks) if named is None else named
 

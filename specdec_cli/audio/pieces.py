@@ -55,7 +55,7 @@ class Cutting:
         count = source.channels
         if isinstance(self.channel, int) and count > 1:
             if self.channel > count:
-                says = f"has {count} channels, and no channel {self.channel}"
+                says = f"has {count} channels; there is no channel {self.channel}"
                 raise audio_error(CutsError, path, says, "Name one that it has with audio.channel, or mix.")
             return (self.channel - 1,)
         if self.channel == "mix" or count < 2:

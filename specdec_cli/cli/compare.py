@@ -73,7 +73,7 @@ class CompareCommand(options.StudyOptions, options.CuttingOptions, options.GateO
                         lambda run: loaded_changes(run, captioners[run.mode].shared) if run.mode in captioners else None
                     )
                     if steps:
-                        view.say("warming up: a first run of every mode, which does not count")
+                        view.say("warming up: a first run of every mode, which is not measured")
                     runner.run(recordings, steps, captioners)
             except KeyboardInterrupt:
                 interrupted = True

@@ -56,7 +56,9 @@ class ExportCommand(options.DisplayOptions, options.LexiconOptions):
         stored = Stored.read(self.transcripts, mode=self.only_mode, lexicon=Lexicon.load(self.lexicon))
         with display(self) as view:
             if stored.replaced:
-                view.say(f"{count(stored.replaced, 'recording')} tried more than once: only the last captions count")
+                view.say(
+                    f"{count(stored.replaced, 'recording')} tried more than once: only the last captions are written"
+                )
             if one is not None:
                 return self._report(export_file(stored, formats[0], one, targets), None, view)
             folder = folder_of(self.transcripts, output, "--output")

@@ -140,7 +140,7 @@ def folder_of(transcripts: Path, given: Path | None = None, option: str = "") ->
     if given is not None and given.suffix and not given.exists():
         ways = f"end the name in {ENDINGS} for one file of that format, or create {given} first if it is to be a folder"
         raise ConfigError(
-            f"{option} {given} is no folder, and {given.suffix} is not the format that is written.",
+            f"{option} {given} is not a folder, and {given.suffix} is not the format that is written.",
             hint=f"Name a folder without an ending; {ways}.",
         )
     return folder

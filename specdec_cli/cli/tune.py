@@ -136,12 +136,12 @@ def parse_budget(text: str) -> tuple[Cost, float]:
         if cost is not None and 0 <= float(value) <= 1:
             return cost, float(value)
     hint = f"For example: --budget clips=0.5. Costs: {', '.join(COSTS)}."
-    raise ConfigError(f"--budget: {text!r} is no share from 0 to 1 of a cost.", hint=hint)
+    raise ConfigError(f"--budget: {text!r} does not name a cost and a share from 0 to 1.", hint=hint)
 
 
 def parse_ks(text: str) -> tuple[int, ...]:
-    """The block sizes in `2,3,5`; ConfigError if one is no whole number from 1 to 64."""
+    """The block sizes in `2,3,5`; ConfigError if one is not a whole number from 1 to 64."""
     words = [word.strip() for word in text.split(",")]
     if wrong := [word for word in words if not word.isdecimal() or not 1 <= int(word) <= 64]:
-        raise ConfigError(f"-k: {wrong[0]!r} is no whole number from 1 to 64.", hint="For example: -k 2,3,5")
+        raise ConfigError(f"-k: {wrong[0]!r} is not a whole number from 1 to 64.", hint="For example: -k 2,3,5")
     return tuple(sorted({int(word) for word in words}))

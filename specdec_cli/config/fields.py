@@ -55,7 +55,9 @@ def _url(url: str) -> str:
     except ValueError:
         fits = False
     if not fits or not url.isascii() or not url.isprintable() or set(url) & set(" ?#@"):
-        raise ValueError("is no address: write it like https://host:8765, and put a token into the variable token_env")
+        raise ValueError(
+            "is not an address: write it like https://host:8765, and put a token into the variable token_env"
+        )
     return parts.scheme + url[len(parts.scheme) :].rstrip("/")  # https, however it was written
 
 
@@ -73,7 +75,7 @@ def _moment(value: object) -> object:
     if not isinstance(value, str | int | float) or isinstance(value, bool) or value == "":
         return value
     if (found := parse(value)) is None:
-        raise ValueError(f"is {str(value)[:40]!r}, and no time in a recording: give seconds, or HH:MM:SS")
+        raise ValueError(f"is {str(value)[:40]!r}, which is not a time in a recording: give seconds, or HH:MM:SS")
     return found
 
 

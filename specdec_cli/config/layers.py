@@ -79,7 +79,7 @@ def misspelt_variables(environ: Mapping[str, str]) -> Iterator[str]:
     spelled = {f"SPECDEC_{name.upper().replace('.', '_')}": name for name in SETTINGS}
     for variable in sorted(spelled.keys() & environ.keys()):
         right = f"SPECDEC_{spelled[variable].upper().replace('.', '__')}"
-        yield f"{variable} is no setting and has no effect; {spelled[variable]} would be {right}."
+        yield f"{variable} is not a setting and has no effect; {spelled[variable]} would be {right}."
 
 
 def read_file(path: Path, label: str) -> Iterator[tuple[str, Given]]:

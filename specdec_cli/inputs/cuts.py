@@ -175,8 +175,8 @@ def _read(path: Path, skips: Skips) -> list[Entry]:
         found = list(_table(path, skips))
     else:
         other = next((f"{way} " for endings, way in _CONVERTED.items() if kind in endings), "")
-        message = f"{path} is no file of cuts that can be read: its ending is {show(path.suffix)}."
-        raise ReferencesError(message, hint=f"{other}Read are {', '.join(_READ)}, and folders of such files.")
+        message = f"{path} cannot be read as cuts: its ending is {show(path.suffix)}."
+        raise ReferencesError(message, hint=f"{other}specdec reads {', '.join(_READ)}, and folders of such files.")
     skips.require_some(found, f"{path} has no cuts.", "It needs a start and an end for each piece.")
     return found
 
@@ -219,7 +219,7 @@ def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
         if fields[5:7] != _NOT_GIVEN:
             gap = next((at for at in range(6, len(fields) - 2) if fields[at : at + 2] == _NOT_GIVEN), 5)
         if len(fields) < 8 or len(fields) < gap + 3:
-            skips.leave_out(place, "this is no line of RTTM: SPEAKER name channel start duration <NA> <NA> speaker")
+            skips.leave_out(place, "this is not a line of RTTM: SPEAKER name channel start duration <NA> <NA> speaker")
             continue
         channel, start, length = fields[gap - 3 : gap]
         names = fields[gap + 2 :]

@@ -100,7 +100,7 @@ class Columns:
             message = (
                 f"{self.table.path}: columns {' and '.join(show_name(str(each)) for each in found)} have one name."
             )
-            raise ReferencesError(message, hint="Case, blanks and punctuation do not count: rename one of them.")
+            raise ReferencesError(message, hint="Case, blanks and punctuation are ignored: rename one of them.")
         return found[0]
 
     @property
@@ -158,7 +158,7 @@ class Columns:
             return None if value is None else _NAMED_CHANNELS[value.casefold()]
         number = value.removesuffix(".0")  # as pandas writes a column with gaps
         if not number.isascii() or not number.isdecimal() or len(number) > 3:
-            raise ValueError(f"{show(value)} is no channel")
+            raise ValueError(f"{show(value)} is not a channel")
         if int(number) < self._first_channel:
             message = (
                 f"{self.table.path}: column {show_name(str(self.channel))} has a channel 0, and channels count from 1."

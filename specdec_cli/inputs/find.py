@@ -157,7 +157,7 @@ def require_sounds(paths: Sequence[str]) -> None:
     """Raises ConfigError if every path is a table, a file of cuts or of transcripts, and says how those are given."""
     ways = [way for path in paths if (way := _other_way(path))]
     if paths and len(ways) == len(paths):
-        raise ConfigError(f"{show(paths[0])} is no recording, but {ways[0][0]}.", hint=ways[0][1])
+        raise ConfigError(f"{show(paths[0])} is not a recording but {ways[0][0]}.", hint=ways[0][1])
 
 
 def _other_way(path: str) -> tuple[str, str] | None:

@@ -54,11 +54,11 @@ def span(
 ) -> tuple[float | None, float | None] | None:
     """Start and end of a part of a recording, seconds. (None, None): all of it; an end None: to its end.
 
-    None: it is no part of a recording, and is left out. If there is an end, the length does not count.
+    None: it is not a part of a recording, and is left out. If there is an end, the length does not count.
     """
     if isinstance(start, str) or isinstance(end, str) or isinstance(length, str):
         wrong = next(each for each in (start, end, length) if isinstance(each, str))
-        skips.leave_out(place, f"{wrong} is no time")
+        skips.leave_out(place, f"{wrong} is not a time")
         return None
     if start is None:
         if end is None:
@@ -69,7 +69,7 @@ def span(
         end = start + length
     if end is not None and (end <= start or end <= 0 or end > MOST_S):
         why = (
-            "has no length" if end == start else "ends before it begins" if end < start else "is no part of a recording"
+            "ends before it begins" if end < start else "has no length" if end == start else "is outside of a recording"
         )
         skips.leave_out(place, f"it {why}: {start:g} s to {end:g} s")
         return None

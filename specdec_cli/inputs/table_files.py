@@ -102,7 +102,7 @@ def read_table(path: Path, skips: Skips | None = None) -> Table:
     kind = ending(path)
     if kind not in JSON + _SEPARATED:
         other = next((f"{way} " for endings, way in _NO_TABLES.items() if kind in endings), "")
-        message = f"{path} is no table that can be read: its ending is {show(path.suffix)}."
+        message = f"{path} cannot be read as a table: its ending is {show(path.suffix)}."
         raise ReferencesError(message, hint=f"{other}A table is named .tsv, .csv, .json or .jsonl after what it holds.")
     table = _separated(path, kind, skips) if kind in _SEPARATED else _objects(path, skips)
     skips.require_some(table.rows, f"{path} has no rows.", "It needs the names of the columns, and a row per clip.")

@@ -88,13 +88,13 @@ def _tiers(path: Path, skips: Skips) -> list[dict[str, Any]]:
     """
     text = read_text(path, lenient=True).replace("\r\n", "\n")
     if not (head := _HEAD.match(text)):
-        raise ReferencesError(f"{path} is no TextGrid that can be read: its first lines are others.", hint=_AGAIN)
+        raise ReferencesError(f"{path} cannot be read as a TextGrid: it does not begin like one.", hint=_AGAIN)
     header = 'File type = "ooTextFile"\nObject class = "TextGrid"\n\n'
     body = _NUMBER.sub(lambda found: f"{found[1]} = {_plain_number(path, found[2])}", text[head.end() :])
     try:
         grid: dict[str, Any] = parseTextgridStr(f"{header}{body}\n", includeEmptyIntervals=True)
     except (PraatioException, ValueError, LookupError) as error:
-        raise ReferencesError(f"{path} is no TextGrid that can be read: {error}.", hint=_AGAIN) from error
+        raise ReferencesError(f"{path} cannot be read as a TextGrid: {error}.", hint=_AGAIN) from error
     labels = sum(2 + len(tier["entries"]) for tier in grid["tiers"])
     if labels != len(_QUOTED.findall(body)) or body.count('"') % 2:
         message = f"{path} cannot be read whole: it ends within a tier, or has several values in one line."

@@ -171,7 +171,7 @@ class References:
             for each in labels:
                 rows.votes[each.attribute] += each.votes(entry, skips)
         if several := sum(rows.number > 1 for rows in found.values()):
-            skips.note(f"{path}: {several:,} clips have several rows, as of several raters: the class of most counts")
+            skips.note(f"{path}: {several:,} clips have several rows, as of several raters: the class of most is taken")
         if confirmed:
             skips.note(
                 f"{path}: classes of {confirmed:,} rows were only confirmed as captions had them, which flatters what "

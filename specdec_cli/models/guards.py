@@ -27,7 +27,7 @@ def require_readable(folder: Path, label: str) -> None:
     """
     for path in sorted((*folder.glob("*"), *folder.glob("additional_chat_templates/*"))):
         if path.exists() and not path.is_dir() and not path.is_file():
-            raise refused(label, f"{path.name} is no regular file")
+            raise refused(label, f"{path.name} is not a regular file")
         if path.is_file() and any(path.match(small) for small in SMALL) and path.stat().st_size > _MOST_BYTES:
             held, limit = (f"{number / 1e6:,.0f} MB" for number in (path.stat().st_size, _MOST_BYTES))
             raise refused(label, f"{path.name} holds {held}, and at most {limit} are read")

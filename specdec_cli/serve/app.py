@@ -141,7 +141,7 @@ async def _failed(request: Request, error: Exception) -> Response:
     if isinstance(error, ClientDisconnect):  # nobody is there to read it
         return Response(status_code=_GONE)
     if isinstance(error, RequestValidationError):
-        error = ApiError(404, "there is no such thing here", code="unknown_path")
+        error = ApiError(404, "there is nothing of that name here", code="unknown_path")
     if isinstance(error, HTTPException) and error.status_code == 404 and "route" not in request.scope:
         error = ApiError(404, "nothing is at this path; /openapi.json lists what is", code="unknown_path")
     refused = refusal_of(error)

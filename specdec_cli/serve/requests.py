@@ -221,7 +221,7 @@ class ChatRequest(Lenient):
             raise ApiError(400, f"The body is not valid JSON: {error}.", code="invalid_json") from None
         place = _place(first["loc"])
         if first["type"] == "extra_forbidden":
-            says = f"{place} is not supported; /openapi.json lists what is, and settings stand in specdec."
+            says = f"{place} is not supported; /openapi.json lists what is, and settings go into specdec."
             raise ApiError(400, says, place, "unsupported_parameter")
         says = first["msg"].removeprefix("Value error, ").replace("after validation, ", "")
         raise ApiError(400, f"{place or 'The body'}: {says}.", place, "invalid_value")
@@ -237,7 +237,7 @@ class ChatRequest(Lenient):
         for name, value in given.items():
             files = name == "audio.segment" and isinstance(value, str) and value != AT_PAUSES
             if name not in SETTABLE or files:
-                says = f"specdec.{name[:100]} {'takes no file' if files else 'is no setting of a request'}"
+                says = f"specdec.{name[:100]} {'takes no file' if files else 'is not a setting of a request'}"
                 says = f"{says}; docs/api.md lists those, and the server's configuration has the others."
                 raise ApiError(400, says, f"specdec.{name[:100]}", "unsupported_parameter")
             if isinstance(value, list) and len(value) > 16:

@@ -200,7 +200,7 @@ class ClassScores(Record):
 
 def _malformed(place: str, reason: str) -> WrongFileError:
     hint = "Name a file of transcripts (.jsonl). If it is one, delete that line and caption the recording again."
-    return WrongFileError(f"{place} is no transcript of schema 1: {reason}.", hint=hint)
+    return WrongFileError(f"{place} is not a transcript of schema 1: {reason}.", hint=hint)
 
 
 class TranscriptHead(Record):
@@ -267,7 +267,7 @@ class TranscriptHead(Record):
     def from_json(cls, line: str | bytes, place: str = "The line") -> Self:
         """The record in a line of JSON, whoever wrote it; `place` names the line in messages.
 
-        Raises TranscriptError, which names the field, if the line is no transcript of schema 1.
+        Raises TranscriptError, which names the field, if the line is not a transcript of schema 1.
         """
         try:
             values = json.loads(line, parse_float=_finite, parse_constant=_finite)

@@ -173,7 +173,7 @@ class StoredRecordings(Journal[Trace | Transcript]):
             return Trace.model_validate_json(line.raw)
         except ValidationError as error:
             hint = "Delete that line, or name another file in --traces."
-            raise WrongFileError(f"{place} is no recording of this version of specdec.", hint=hint) from error
+            raise WrongFileError(f"{place} was not recorded by this version of specdec.", hint=hint) from error
 
     def take(self, entry: Trace | Transcript) -> None:
         """Keeps an entry by its clip."""

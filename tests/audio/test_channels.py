@@ -116,7 +116,7 @@ def test_a_channel_is_read_by_cuts_or_by_setting(tmp_path):
     assert pieces(cuts=cuts)[:2] == [("ann", 0, 440), ("bob", 1, 660)]
     assert pieces(cuts=cuts, channel=2)[2] == (None, 1, 660)
     assert pieces(cuts=cuts, channel="each")[2:] == [("channel 1", 0, 440), ("channel 2", 1, 660)]
-    with pytest.raises(CutsError, match="has 2 channels, and no channel 3"):
+    with pytest.raises(CutsError, match="has 2 channels; there is no channel 3"):
         pieces(channel=3)
     recording = open_recording(path, window_s=30.0, cuts=[*cuts, Cut(0.0, 2.0, channel=2)])
     assert len(recording.cuts) == 3

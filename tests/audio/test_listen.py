@@ -75,7 +75,7 @@ def test_captions_made_otherwise_are_not_mixed_in(specdec):
     assert (other.code, "talk.jsonl:1 was made with other settings: k was " in other.err) == (2, True)
     output.write_bytes(content + (damaged := b'{"schema":1,"file":"a"}\n'))
     refused = specdec("listen", *QUICK, "-o", output)
-    assert (refused.code, "talk.jsonl:4 is no transcript" in refused.err) == (2, True)
+    assert (refused.code, "talk.jsonl:4 is not a transcript" in refused.err) == (2, True)
     assert output.read_bytes() == content + damaged
 
 

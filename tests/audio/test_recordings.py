@@ -201,7 +201,7 @@ def test_a_sound_track_is_chosen_and_the_choice_is_told(container, codec, tmp_pa
     assert strongest(first) == pytest.approx(440, abs=3)
     second = open_recording(path, window_s=30.0, track=2)
     assert (strongest(second), second.warnings) == (pytest.approx(880, abs=3), ())
-    with pytest.raises(CutsError, match="has 2 sound tracks, and no track 3"):
+    with pytest.raises(CutsError, match="has 2 sound tracks; there is no track 3"):
         open_recording(path, window_s=30.0, track=3)
 
 

@@ -125,7 +125,7 @@ def test_a_line_that_is_damaged_within_its_rounds_is_not_taken_as_captioned(tmp_
     first, last = whole.split(there)[0], whole.split(there, 1)[1]
     lines = [f"{good_line('/c.wav').to_json()}\n", first + damaged + last, f"{good_line('/b.wav').to_json()}\n"]
     path.write_text(before := "".join(lines), "utf-8")
-    with pytest.raises(TranscriptError, match=r"o\.jsonl:2 is no transcript") as refused:
+    with pytest.raises(TranscriptError, match=r"o\.jsonl:2 is not a transcript") as refused:
         Output(path, accept)
     assert "delete that line" in (refused.value.hint or "")
     assert path.read_text("utf-8") == before

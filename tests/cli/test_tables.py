@@ -29,7 +29,7 @@ def clip(tmp_path) -> Path:
 def test_a_table_in_the_place_of_a_recording(specdec, clip, command, name, text, hint):
     Path(name).write_text(text, "utf-8")
     outcome = specdec(command, name, "-o", "o.jsonl", loads=False)
-    assert (outcome.code, "is no recording" in outcome.err, hint in outcome.err) == (2, True, True), outcome.err
+    assert (outcome.code, "is not a recording" in outcome.err, hint in outcome.err) == (2, True, True), outcome.err
     assert not Path("o.jsonl").exists()
 
 

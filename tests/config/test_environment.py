@@ -48,7 +48,7 @@ def test_variables_without_a_double_underscore_are_no_settings(load):
     variables = {"SPECDEC_CLOUD_TOKEN": "secret", "SPECDEC_DATA": "/data", "SPECDEC_DECODING_K": "3"}
     assert load(env=variables).config == load().config
     (said,) = misspelt_variables(variables)
-    assert said.startswith("SPECDEC_DECODING_K is no setting")
+    assert said.startswith("SPECDEC_DECODING_K is not a setting")
     assert said.endswith("decoding.k would be SPECDEC_DECODING__K.")
 
 

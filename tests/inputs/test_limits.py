@@ -18,7 +18,7 @@ from specdec_cli.inputs.table_files import read_table
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.jsonl.gz"])
 def test_a_pipe_is_not_waited_for(tmp_path, name):
     os.mkfifo(tmp_path / name)
-    with pytest.raises(ReferencesError, match="no regular file"):
+    with pytest.raises(ReferencesError, match="not a regular file"):
         Manifest.read(tmp_path / name)
 
 

@@ -159,8 +159,8 @@ THINKER: list[tuple[Edit, str]] = [
     (edit_json("generation_config.json", guidance_scale=1.5), "sets guidance_scale "),
     *((edit_json("generation_config.json", eos_token_id=eos), "eos_token_id") for eos in ("x", 288, [7, 999])),
     # what does not end
-    *((_pipe(name), f"{name} is no regular file") for name in ("tokenizer.json", "model.safetensors")),
-    (_link("tokenizer.json", "/dev/zero"), "tokenizer.json is no regular file"),
+    *((_pipe(name), f"{name} is not a regular file") for name in ("tokenizer.json", "model.safetensors")),
+    (_link("tokenizer.json", "/dev/zero"), "tokenizer.json is not a regular file"),
     (_link("config.json", "/dev/zero"), "there is no checkpoint edge"),
     (_grown("tokenizer_config.json", 140 << 20), "tokenizer_config.json holds 147 MB, and at most 134 MB are read"),
     (_header(200 << 20), "model.safetensors is damaged"),

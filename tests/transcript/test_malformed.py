@@ -54,7 +54,7 @@ def test_a_damaged_line_is_named_with_its_field_and_nothing_is_written(tmp_path,
     healthy = good_line("/a.wav", duration_s=1.0).to_json().encode() + b"\n"
     for field in DAMAGE:
         path.write_bytes(content := healthy + damaged(field))
-        with pytest.raises(TranscriptError, match=r"o\.jsonl:2 is no transcript of schema 1: "):
+        with pytest.raises(TranscriptError, match=r"o\.jsonl:2 is not a transcript of schema 1: "):
             READERS[reader](path)
         assert path.read_bytes() == content, field
         assert [file.name for file in tmp_path.iterdir()] == ["o.jsonl"], field
@@ -62,7 +62,7 @@ def test_a_damaged_line_is_named_with_its_field_and_nothing_is_written(tmp_path,
 
 @pytest.mark.parametrize("line", [b"{}", b"nonsense", b'[{"schema":1}]', b'{"schema":1}', b"\xff\xfe"])
 def test_what_is_no_transcript_at_all_is_named_too(line):
-    with pytest.raises(TranscriptError, match=r"x\.jsonl:3 is no transcript of schema 1: "):
+    with pytest.raises(TranscriptError, match=r"x\.jsonl:3 is not a transcript of schema 1: "):
         Transcript.from_json(line, "x.jsonl:3")
 
 
