@@ -145,8 +145,9 @@ def tuning_page(found: Tuning, _: int) -> Iterator[RenderableType]:
 
 def _sentences(found: Tuning) -> Iterator[str | Text]:
     best = found.recommended
+    what = f" in {', '.join(found.attributes)}" if found.attributes else ""
     yield (
-        f"Measured against {_MEASURES[found.measure]}: edge {share(found.edge_quality)}, "
+        f"Measured against {_MEASURES[found.measure]}{what}: edge {share(found.edge_quality)}, "
         f"cloud {share(found.cloud_quality)}, a difference of {with_ends(found.gap, points, ' points')}."
     )
     if best is None:

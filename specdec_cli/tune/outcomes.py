@@ -40,7 +40,7 @@ class CaptionQuality:
 
     Attributes:
         measure: what counts.
-        judged: the attributes whose classes count.
+        judged, left_out: the attributes that references name whose classes count, and do not.
         classes: token ids -> the class that they name of every attribute; None: none.
     """
 
@@ -59,7 +59,10 @@ class CaptionQuality:
         heard, _ = heard_and_measured(lexicon)
         labelled = np.array([any(name in each.labels for each in known) for name in lexicon.attributes])
         judged = labelled & heard if (labelled & heard).any() else labelled
-        self.judged = [name for name, counts in zip(lexicon.attributes, judged, strict=True) if counts]
+        self.judged, self.left_out = (
+            [name for name, counts in zip(lexicon.attributes, each, strict=True) if counts and self.measure == "labels"]
+            for each in (judged, labelled & ~judged)
+        )
 
         @cache
         def classes(ids: tuple[int, ...]) -> Mapping[str, str | None]:
@@ -84,6 +87,11 @@ class CaptionQuality:
         if self.measure == "agreement":
             says = "The references name no class of the lexicon, and no text of theirs describes how somebody speaks."
             raise ConfigError(says, hint="Leave them out to tune by agreement with the cloud's captions.")
+
+    def notes(self) -> list[str]:
+        """Which attributes do not count, in a sentence."""
+        names = ", ".join(self.left_out)
+        return [f"not counted: {names}. The sound decides them without the cloud"] if names else []
 
     def speakers(self, traces: Sequence[Trace]) -> list[str | None]:
         """The speaker of each clip; None where the references name none."""
@@ -126,7 +134,10 @@ class Tuning(Figures):
     recommended: TunedPoint | None = Field(description="the setting to take; null: none, for the reason below")
     reason: str | None = Field(description="why nothing is recommended; null: a setting is")
     clips_needed: int | None = Field(description="recordings that would roughly decide it; null: a setting is, or none")
-    attributes: list[str] = Field(description="those whose classes count, of measure labels; of others none")
+    attributes: list[str] = Field(
+        description="those whose classes count, of measure labels: heard ones (voice, emotion), or if the references "
+        "name none of them, measured ones; of other measures none"
+    )
     reference_columns: dict[str, str] | None = Field(default=None, description="attribute, or text -> its column")
     notes: list[str] = Field(description="what was left out, and how to have it")
     output: str | None = Field(default=None, description="configuration that was written")

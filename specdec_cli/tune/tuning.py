@@ -17,7 +17,7 @@ from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import Reference, counted
 from specdec_cli.tune.choosing import best_of, worth_running
-from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome, Tuning, confirmed, swept
+from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome, TunedPoint, Tuning, confirmed, swept
 from specdec_cli.tune.recording import StoredRecordings, Trace
 from specdec_cli.tune.replay import Candidate, candidates
 from specdec_cli.tune.tuning_plan import TuningPlan, groups_of, require_clips, split
@@ -75,10 +75,10 @@ def tune(
         gap=ends.gap,
         confirmed=points,
         recommended=best.point(alone) if best else None,
-        reason=None if best else _reason(plan, needed),
-        clips_needed=None if best else needed,
-        attributes=quality.judged if quality.measure == "labels" else [],
-        notes=[*counted(answers), *in_another_language(answers, language)],
+        reason=None if best else _reason(plan, needed, points),
+        clips_needed=None if best or _dearer(points, plan) else needed,
+        attributes=quality.judged,
+        notes=[*quality.notes(), *counted(answers), *in_another_language(answers, language)],
     )
 
 
@@ -115,8 +115,19 @@ def clips_needed(difference: Interval | None, clips: int) -> int | None:
     return max(math.ceil(rough / ten) * ten, clips + 1)
 
 
-def _reason(plan: TuningPlan, needed: int | None) -> str:
+def _dearer(points: Sequence[TunedPoint], plan: TuningPlan) -> list[tuple[float, str]]:
+    """The settings whose gain is certain but whose cost is beyond the budget: their shares of the cost, and names."""
+    certain = (point for point in points if point.gate != "random" and (point.gain.low or 0.0) > 0)
+    shares = ((point.spent[plan.cost], point.label) for point in certain)
+    return [(share, label) for share, label in shares if share is not None and share > plan.budget]
+
+
+def _reason(plan: TuningPlan, needed: int | None, points: Sequence[TunedPoint]) -> str:
+    """Why nothing is recommended, and what would be enough."""
     reason = f"No setting within a budget of {plan.cost}={plan.budget:g} is measurably better than the edge alone"
+    if dearer := _dearer(points, plan):
+        share, label = min(dearer)
+        return f"{reason}. {label} is: --budget {plan.cost}={math.ceil(100 * share) / 100:g} allows it."
     if needed is None:
         return f"{reason}. If that is what it seems, more recordings like these would not change it: use --mode edge."
     return f"{reason}. If the largest gain is what it seems, some {needed:,} recordings would show it."
