@@ -69,10 +69,18 @@ def emotion_mean(by_corpus: dict[str, float | None]) -> float | None:
     return round(sum(values) / len(values), 1) if values else None
 
 
-def mean_of_seven(prosody: dict[str, float | None], emotion: float | None) -> float | None:
-    """Mean of the six prosody classes over all clips and of `emotion_mean`; None where one is not known."""
-    values = [value for value in (*prosody.values(), emotion) if value is not None]
-    return round(sum(values) / len(values), 1) if len(values) == len(prosody) + 1 else None
+def two_means(prosody: dict[str, float | None], emotion: float | None) -> dict[str, float | None]:
+    """What is measured, the mean of five, and what is heard, that of voice and `emotion`; None where one is not known.
+
+    They are never averaged: the first is agreement with a measurement, the second accuracy.
+    """
+    measured = [value for name, value in prosody.items() if name != "voice"]
+    return {"measured_mean": _mean(measured), "heard_mean": _mean([prosody["voice"], emotion])}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known), 1) if len(known) == len(values) else None
 
 
 def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
@@ -85,7 +93,7 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
         "emotion_mean": emotion_mean(by_corpus),
         "emotion": by_corpus,
         "prosody": prosody,
-        "mean_of_seven": mean_of_seven(prosody, emotion_mean(by_corpus)),
+        **two_means(prosody, emotion_mean(by_corpus)),
         "majority": {name: majority([item.row for item in scored], name) for name in PROSODY},
     }
 

@@ -64,10 +64,11 @@ def _figures(comparison: Comparison, mode: Mode) -> Figures:
     costs, quality = comparison.costs[at], comparison.quality[at]
     total_s = costs.total_s.value
     figures = {
-        "attributes": _percent(quality.heard_mean),
-        "gap": _gap(comparison, mode, "heard"),
+        "measured": _percent(quality.measured_mean),
+        "heard": _percent(quality.heard_mean),
+        "heard gap": _gap(comparison, mode, "heard"),
         "emotion gap": _gap(comparison, mode, "emotion"),
-        "gap over random": _over_random(comparison, mode, "heard"),
+        "heard gap over random": _over_random(comparison, mode, "heard"),
         "emotion gap over random": _over_random(comparison, mode, "emotion"),
         "blocks": _percent(costs.escalation_rate),
         "clips woken": _percent(costs.clips_woken),
