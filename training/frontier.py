@@ -192,7 +192,7 @@ def _markdown(found: Replays, language: str) -> Iterator[str]:
     """The tables of one language."""
     emotion = found.attributes.index("emotion")
     one = slice(emotion, emotion + 1)
-    for name, columns in (("all classes", slice(None)), ("emotion", one)):
+    for name, columns in (("heard", slice(None)), ("emotion", one)):
         settings = {
             gate: [replace(each, quality=each.quality[:, columns]) for each in outcomes]
             for gate, outcomes in found.settings.items()
