@@ -1,4 +1,4 @@
-"""Linear heads on pooled tower states: pilots of a recipe that train in seconds.
+"""Linear heads on pooled tower states: pilots of a recipe, fitted in closed form.
 
 `python -m training.heads --data DIR --work DIR --tower whisper=openai/whisper-base --tower cloud=FOLDER` leaves one
 corpus out for heads on every layer of each tower.
@@ -6,6 +6,7 @@ corpus out for heads on every layer of each tower.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,6 @@ from typing import Annotated, Any, Final
 
 import torch
 import typer
-from torch import nn
 from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniAudioEncoder
 
 from training import whisper
@@ -34,24 +34,47 @@ SIZES: Final = [len(CLASSES[name]) for name in NAMED]
 
 @dataclass(frozen=True)
 class HeadRecipe:
-    """Hyperparameters of a head; every step sees all clips."""
+    """Hyperparameters of a head, whose features are scaled to a deviation of 1.
 
-    steps: int = 150
-    rate: float = 5e-3
-    weight_decay: float = 0.1
-    dropout: float = 0.5
+    Attributes:
+        ridge: penalty on the squared weights.
+        invariance: penalty on the variance between corpora of a class's mean outputs.
+    """
+
+    ridge: float = 3.0
+    invariance: float = 0.0
+
+
+RECIPES: Final = {"ridge 3": HeadRecipe(), "ridge 3, invariance 10": HeadRecipe(invariance=10.0)}
+
+
+@dataclass(frozen=True)
+class Head:
+    """A linear head for voice and emotion: (features - `mean`) @ `weights` + `bias`."""
+
+    mean: torch.Tensor
+    weights: torch.Tensor
+    bias: torch.Tensor
+
+    def names(self, features: torch.Tensor) -> list[Named]:
+        """The likeliest voice and emotion of each clip, from features of shape (clips, width)."""
+        outputs = (features - self.mean) @ self.weights + self.bias
+        best = [scores.argmax(dim=-1).tolist() for scores in torch.split(outputs, SIZES, dim=-1)]
+        return [
+            {name: CLASSES[name][at] for name, at in zip(NAMED, found, strict=True)}
+            for found in zip(*best, strict=True)
+        ]
 
 
 def pooled_layers(tower: Qwen2_5OmniAudioEncoder, waveforms: Sequence[Waveform]) -> torch.Tensor:
-    """Mean and deviation over time after each layer, (clips, layers + 1, 2 * width) float16."""
-    found = torch.empty(len(waveforms), len(tower.layers) + 1, 2 * tower.config.d_model, dtype=torch.float16)
+    """Mean over time after each layer, (clips, layers + 1, width) float16."""
+    found = torch.empty(len(waveforms), len(tower.layers) + 1, tower.config.d_model, dtype=torch.float16)
     for batch in batches_by_length(waveforms):
         mels, lengths = pad_mels([log_mel(waveforms[member]) for member in batch])
         with torch.no_grad():
             for layer, states in enumerate(layer_states(tower, mels, lengths)):
                 for member, row, frames in zip(batch, states, lengths.tolist(), strict=True):
-                    own = row[: pooled_length(frames)]
-                    found[member, layer] = torch.cat([own.mean(dim=0), own.std(dim=0)])
+                    found[member, layer] = row[: pooled_length(frames)].mean(dim=0)
     return found
 
 
@@ -77,45 +100,47 @@ def cached_layers(
 
 
 def clip_weights(rows: Sequence[Row]) -> torch.Tensor:
-    """Weights of mean 1 by which corpora count equally, and classes equally within a corpus."""
+    """Weights of sum 1 by which corpora count equally, and classes equally within a corpus."""
     groups = [(row.corpus, row.classes.get("emotion", "")) for row in rows]
     emotions = {corpus: len({group for group in groups if group[0] == corpus}) for corpus, _ in set(groups)}
     sizes = {group: groups.count(group) for group in set(groups)}
     weights = torch.tensor([1.0 / (emotions[group[0]] * sizes[group]) for group in groups])
-    return weights / weights.mean()
+    return weights / weights.sum()
 
 
-def fit_head(features: torch.Tensor, rows: Sequence[Row], seed: int, recipe: HeadRecipe) -> nn.Module:
-    """A linear head for voice and emotion on standardised `features` (clips, width), in evaluation mode."""
-    targets = torch.zeros(len(rows), len(CLASSES["emotion"]))
-    for target, row in zip(targets, rows, strict=True):
-        for name, share in emotion_target(row).items():
-            target[CLASSES["emotion"].index(name)] = share
-    voices = torch.tensor([CLASSES["voice"].index(row.classes["voice"]) for row in rows])
-    weights = clip_weights(rows)
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        linear = nn.Linear(features.shape[1], sum(SIZES))
-        standardise = nn.BatchNorm1d(features.shape[1], affine=False, momentum=None)
-        head = nn.Sequential(standardise, nn.Dropout(recipe.dropout), linear)
-        optimiser = torch.optim.AdamW(linear.parameters(), lr=recipe.rate, weight_decay=recipe.weight_decay)
-        for _ in range(recipe.steps):
-            voice, emotion = head(features).split(SIZES, dim=-1)
-            losses = nn.functional.cross_entropy(voice, voices, reduction="none")
-            losses = losses - (targets * emotion.log_softmax(dim=-1)).sum(dim=-1)
-            optimiser.zero_grad()
-            torch.autograd.backward((losses * weights).mean())
-            optimiser.step()
-    return head.eval()
+def fit_head(features: torch.Tensor, rows: Sequence[Row], recipe: HeadRecipe) -> Head:
+    """The head that fits `features` (clips, width) of `rows` with the least squared error and penalties."""
+    weights = clip_weights(rows)[:, None]
+    mean = (features * weights).sum(dim=0)
+    scale = ((features - mean).square() * weights).sum(dim=0).sqrt() + 1e-3
+    scaled = (features - mean) / scale
+    targets = torch.cat([_one_hot(rows), _emotions(rows)], dim=1)
+    bias = (targets * weights).sum(dim=0)
+    penalty = recipe.ridge * torch.eye(len(scale)) + recipe.invariance * _scatter(scaled, rows)
+    solved = torch.linalg.solve((scaled * weights).T @ scaled + penalty, (scaled * weights).T @ (targets - bias))
+    return Head(mean, solved / scale[:, None], bias)
 
 
-@torch.no_grad()
-def names(head: nn.Module, features: torch.Tensor) -> list[Named]:
-    """The likeliest voice and emotion of each clip."""
-    best = [logits.argmax(dim=-1).tolist() for logits in head(features).split(SIZES, dim=-1)]
-    return [
-        {name: CLASSES[name][at] for name, at in zip(NAMED, found, strict=True)} for found in zip(*best, strict=True)
-    ]
+def _one_hot(rows: Sequence[Row]) -> torch.Tensor:
+    return torch.tensor([[float(row.classes["voice"] == name) for name in CLASSES["voice"]] for row in rows])
+
+
+def _emotions(rows: Sequence[Row]) -> torch.Tensor:
+    return torch.tensor([[emotion_target(row).get(name, 0.0) for name in CLASSES["emotion"]] for row in rows])
+
+
+def _scatter(features: torch.Tensor, rows: Sequence[Row]) -> torch.Tensor:
+    """Covariance (width, width) between corpora of the mean features of an emotion, mean over the emotions."""
+    groups = defaultdict[str, dict[str, list[int]]](lambda: defaultdict(list))
+    for at, row in enumerate(rows):
+        if "emotion" in row.classes:
+            groups[row.classes["emotion"]][row.corpus].append(at)
+    total = torch.zeros(features.shape[1], features.shape[1])
+    for by_corpus in groups.values():
+        means = torch.stack([features[own].mean(dim=0) for own in by_corpus.values()])
+        apart = means - means.mean(dim=0)
+        total += apart.T @ apart / (len(means) * len(groups))
+    return total
 
 
 def judge_heads(
@@ -126,11 +151,11 @@ def judge_heads(
     def stacked(own: Sequence[Row]) -> torch.Tensor:
         return torch.stack([features[row.file] for row in own]).float()
 
-    def train(own: Sequence[Row], seed: int) -> Predict:
-        head = fit_head(stacked(own), own, seed, recipe)
-        return lambda part: names(head, stacked(part))
+    def train(own: Sequence[Row], _: int) -> Predict:
+        head = fit_head(stacked(own), own, recipe)
+        return lambda part: head.names(stacked(part))
 
-    return leave_one_out(rows, train, corpora)
+    return leave_one_out(rows, train, corpora, seeds=(0,))  # nothing is drawn
 
 
 def read_tower(source: str) -> Qwen2_5OmniAudioEncoder:
@@ -161,7 +186,8 @@ def main(
         pooled = cached_layers(work / f"pooled-{name}", encoder, keys, lambda key: read_audio(data / key))
         for layer in range(len(encoder.layers) + 1):
             own = {key: states[layer] for key, states in pooled.items()}
-            found[f"{name}, layer {layer}"] = judge_heads(rows, own, corpora, HeadRecipe())
+            for label, recipe in RECIPES.items():
+                found[f"{name}, layer {layer}, {label}"] = judge_heads(rows, own, corpora, recipe)
     print(table(found))
 
 
