@@ -180,6 +180,7 @@ def main(
     """Leave one corpus out for linear heads on every layer of towers; prints a table."""
     corpora = (*TRAINING_CORPORA, FINAL_CORPUS) if final else TRAINING_CORPORA
     rows = [row for row in read_rows(data) if row.corpus in corpora and row.speaker not in REPORT_SPEAKERS]
+    rows.sort(key=lambda row: row.corpus == FINAL_CORPUS)  # last, so that what is cached of the others stays
     found: dict[str, list[Judged]] = {}
     for name, tower in (each.split("=", 1) for each in source):
         encoder, keys = read_tower(tower), [row.file for row in rows]
