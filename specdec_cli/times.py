@@ -11,6 +11,9 @@ MOST_S: Final = 1e8
 NONE: Final = "—"
 """Shown for a figure that was not measured."""
 
+EITHER: Final = re.compile(r"\s*[1-9]\d{0,2},\d{3}\s*")
+"""Matches 1,500, which may be 1.5 with a decimal comma, or 1500."""
+
 _CLOCK: Final = re.compile(r"(?:(\d{1,5}):)?(\d{1,2}):(\d{1,2}(?:[.,]\d{1,9})?)")
 _COMMA: Final = re.compile(r"\d{1,9},\d{1,9}")  # as spreadsheets write 0.7 in most of Europe
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from specdec_cli.config.locate import PACKAGED
-from specdec_cli.times import parse
+from specdec_cli.times import EITHER, parse
 
 SPECIAL_TOKEN: Final = re.compile(r"<\|.*?\|>", re.DOTALL)
 """Marks of the chat templates, which a user's text must not hold."""
@@ -74,6 +74,8 @@ def _model_name(name: str) -> str:
 def _moment(value: object) -> object:
     if not isinstance(value, str | int | float) or isinstance(value, bool) or value == "":
         return value
+    if isinstance(value, str) and EITHER.fullmatch(value):
+        raise ValueError(f"is {value!r}, which may be {value.replace(',', '.')} s or {value.replace(',', '')} s")
     if (found := parse(value)) is None:
         raise ValueError(f"is {str(value)[:40]!r}, which is not a time in a recording: give seconds, or HH:MM:SS")
     return found

@@ -6,6 +6,7 @@ A layer is a mapping of dotted names to what was given. `edge` or `cloud` alone,
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from specdec_cli.config.settings import SETTINGS, takes_text, unknown
 from specdec_cli.config.yaml_file import read_value, read_yaml
 from specdec_cli.errors import ConfigError, raise_if_any
 from specdec_cli.text import show, show_name
-from specdec_cli.times import parse
+from specdec_cli.times import EITHER, parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,14 @@ def read_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Given]]:
 
 
 def misspelt_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    """A sentence about each variable that would be a setting if it had a second underscore behind the section."""
-    spelled = {f"SPECDEC_{name.upper().replace('.', '_')}": name for name in SETTINGS}
+    """A sentence about each variable that would be a setting with its section, or two underscores behind that."""
+    spelled = defaultdict[str, list[str]](list)
+    for name in SETTINGS:
+        for form in (name.replace(".", "_"), name.partition(".")[2]):
+            spelled[f"SPECDEC_{form.upper()}"].append(name)
     for variable in sorted(spelled.keys() & environ.keys()):
-        right = f"SPECDEC_{spelled[variable].upper().replace('.', '__')}"
-        yield f"{variable} is not a setting and has no effect; {spelled[variable]} would be {right}."
+        right = " or ".join(f"SPECDEC_{name.upper().replace('.', '__')}" for name in spelled[variable])
+        yield f"{variable} is not a setting and has no effect; {' or '.join(spelled[variable])} would be {right}."
 
 
 def read_file(path: Path, label: str) -> Iterator[tuple[str, Given]]:
@@ -124,6 +128,8 @@ def _absolute(name: str, value: object, base: Path) -> object:
         return value  # refused later where it should be a path
     if name.endswith(".model"):
         return absolute_model(value, base)
-    if name == "audio.segment" and (length_s := parse(value)) is not None:  # written as in a table: 0,5 or ３０
+    if (
+        name == "audio.segment" and not EITHER.fullmatch(value) and (length_s := parse(value)) is not None
+    ):  # written as in a table: 0,5 or ３０
         return length_s
     return absolute_path(value, base) if name in _FILES and value != AT_PAUSES else value

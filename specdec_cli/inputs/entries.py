@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from specdec_cli.errors import ReferencesError
@@ -15,6 +16,7 @@ from specdec_cli.inputs.table_files import Row, Table
 from specdec_cli.inputs.text_files import NONE
 from specdec_cli.prompts import Language
 from specdec_cli.text import show, show_name
+from specdec_cli.times import EITHER
 
 # Names of columns without case, blanks and punctuation. docs/tables.md lists them.
 FILES: Final = (
@@ -38,7 +40,7 @@ _UNITS: Final = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 0.001, "msec": 0.00
 _LIKE_START: Final = re.compile(
     r"(?:start|begin|onset|offset)(?!date)|^t0$|^xmin"
 )  # in names of columns that may be starts
-_EITHER: Final = re.compile(r"[1-9]\d{0,2},\d{3}")  # 1.5 with a decimal comma, or 1500
+_LIKE_CHANNEL: Final = re.compile(r"(?:audio)?(?:ch|chan|channel)(?:id|idx|no|nr|num|number)?|(?:audio)?track")
 _NOBODY: Final = NONE | {"unknown"}
 _NAMED_CHANNELS: Final = {"left": 0, "right": 1}
 
@@ -111,6 +113,8 @@ class Columns:
     def entries(self, skips: Skips) -> Iterator[Entry]:
         """The rows that can be read, each with its part."""
         self._tell_of_times(skips)
+        self._tell_of_channels(skips)
+        self._tell_of_files(skips)
         named = self.file, self.id, self.speaker, self.text, self.language, self.prompt, self.channel
         times = self.start, self.end, self.length
         for row in self.table.rows:
@@ -136,7 +140,7 @@ class Columns:
 
     def _moment(self, row: Row, time: _Time, skips: Skips) -> Moment:
         cell = row.single(time.column)
-        if cell and "," in cell and _EITHER.fullmatch(cell):
+        if cell and "," in cell and EITHER.fullmatch(cell):
             column, read = show_name(str(time.column)), moment("1,500", time.scale)
             skips.note(f"{self.table.path}: a time like 1,500 in column {column} is read as {read:g} s")
         return moment(cell, time.scale)
@@ -152,6 +156,25 @@ class Columns:
         elif self.start.column is not None and not self.timed:
             skips.note(f"{self.table.path} has no column end or duration, so every part lasts to that of its recording")
 
+    def _tell_of_channels(self, skips: Skips) -> None:
+        """Says if a column that looks as if it held channels is not read, so that all channels are mixed."""
+        like = next((columns[0] for name, columns in self._by_name.items() if _LIKE_CHANNEL.fullmatch(name)), None)
+        if self.channel is None and like is not None and any(row.cell(like) for row in self.table.rows):
+            skips.note(
+                f"{self.table.path}: column {show_name(like)} is not read, so rows are about all channels: call it "
+                "channel if it counts from 1, or channel_index if it counts from 0"
+            )
+
+    def _tell_of_files(self, skips: Skips) -> None:
+        """Says if two columns name recordings, and not the same ones, of which the first counts."""
+        others = [self._by_name[name][0] for name in FILES if name in self._by_name and self.file is not None]
+        for other in others:
+            if other != self.file and any(_names_others(row, self.file, other) for row in self.table.rows):
+                skips.note(
+                    f"{self.table.path}: recordings are named by column {show_name(str(self.file))}; column "
+                    f"{show_name(other)}, which names others, is not read"
+                )
+
     def _channel(self, value: str | None) -> int | None:
         """The channel, 0-based. ValueError: it is none."""
         if value is None or value.casefold() in _NAMED_CHANNELS:
@@ -165,6 +188,12 @@ class Columns:
             )
             raise ReferencesError(message, hint="If they count from 0, name the column channel_index.")
         return int(number) - self._first_channel
+
+
+def _names_others(row: Row, column: str | None, other: str) -> bool:
+    """Whether two cells name recordings that are called differently."""
+    names = [PurePath(cell[0].replace("\\", "/")).stem for cell in (row.cell(column), row.cell(other)) if cell]
+    return len({*names}) > 1
 
 
 def channel_from_1(value: str | None) -> int | None:

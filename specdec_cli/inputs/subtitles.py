@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import unescape
 from pathlib import Path
 from typing import Final
@@ -22,6 +22,7 @@ _TIME: Final = r"(-?\d[^\s.,]{0,30}(?:[.,]\d{0,9})?)[\d.]{0,30}"  # JavaScript w
 _CLOCK: Final = r"(-?\d{1,5}:[\d:]{1,30}(?:[.,]\d{1,9})?)[\d.]{0,30}"
 _CUE: Final = re.compile(rf"\s*{_TIME}\s?-->\s?{_TIME}(?:\s.*)?|\s*{_CLOCK}\s?(?:[-–—=] ?){{1,3}}>\s?{_CLOCK}(?:\s.*)?")
 """The times of a cue, also after the arrows that machine translation leaves; bounded, as all patterns for text."""
+_TORN: Final = re.compile(rf"\s*{_CLOCK}\s?-->\s?(\S{{0,30}}).*")  # a first time, and something else for the second
 _WORD_TIME: Final = re.compile(r"<\d[\d:.]*>")  # of a word within a cue
 _IN_STREAM: Final = re.compile(r"X-TIMESTAMP-MAP=\S{0,60}[1-9]\S{0,60}")  # of HLS; with zeros it means nothing
 _VOICE: Final = re.compile(r"<v(?:\.[^\s<>]{0,100})?\s{1,9}([^<>]{1,255})>")
@@ -51,7 +52,7 @@ def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
         skips.note(f"{path}: its times are taken as they are, though {moved[0]} may move them")
     lines, cues = [""], list[tuple[str, re.Match[str]]]()
     for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
-        if times := _CUE.fullmatch(line):
+        if times := _CUE.fullmatch(line) or ("-->" in line and _begins_cue(lines) and _TORN.fullmatch(line)):
             lines.append(" --> ".join([clock(len(cues), ",")] * 2))
             cues.append((f"{path}, line {number}", times))
         elif line or lines[-1] not in ("", _END):
@@ -62,11 +63,17 @@ def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
         message = f"{path}: a line of its text holds two times, and would be read as a cue."
         raise ReferencesError(message, hint="Take the times out of the text.")
     for (place, times), event in zip(cues, events, strict=True):
-        begin, until = map(required_moment, filter(None, times.groups()))
+        begin, until = (required_moment(time) for time in times.groups() if time is not None)
         if (part := span(place, skips, begin, until)) is not None:
             said, *_ = event.text.replace(r"\N", "\n").split(_END, 1)
             speaker, words = _spoken(place, said, skips)
             yield Entry(place, speaker=speaker, text=None if captions else words, start_s=part[0], end_s=part[1])
+
+
+def _begins_cue(lines: Sequence[str]) -> bool:
+    """Whether the next line is the first of a cue, or the second behind its number or name."""
+    before = lines[-1]
+    return before in ("", _END) or before.strip().isdecimal() or (lines[-2] in ("", _END) and "-->" not in before)
 
 
 def _spoken(place: str, text: str, skips: Skips) -> tuple[str | None, str | None]:

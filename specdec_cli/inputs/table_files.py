@@ -34,6 +34,7 @@ _NO_TABLES: Final = {
 _SEPARATOR: Final = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _MOST_LINES: Final = 100  # of a quoted cell
 _OF_WHISPER: Final = ("start", "end", "text")  # the header of Whisper's TSV, whose times are whole milliseconds
+_IN_SECONDS: Final = re.compile(r"-?\d+[.,:].*")  # a time that Whisper does not write; an empty or torn cell is none
 _NOT_UTF_8: Final = "not UTF-8 text: save it as UTF-8"
 
 
@@ -122,6 +123,8 @@ def _objects(path: Path, skips: Skips) -> Table:
             raise ReferencesError(f"{path}: not valid JSON: {error}.", hint=_OBJECTS) from error
         tree = {}
     items, unit_s, first_channel = _said(tree)
+    if items is None and tree and "\n" in text.strip():  # one object over several lines
+        items = [tree]
     if items is None:
         found = _lines(path, text, skips, clean=clean)
     else:
@@ -232,7 +235,8 @@ def _separated(path: Path, kind: str, skips: Skips) -> Table:
         else:
             rows.append(Row(place, {name: cell for name, cell in zip(columns, cells, strict=False) if name}))
     whisper = kind == ".tsv" and tuple(columns) == _OF_WHISPER
-    whole = whisper and all(row.values[name].isdecimal() for row in rows for name in ("start", "end"))
+    times = [row.values[name] for row in rows for name in _OF_WHISPER[:2]] if whisper else []
+    whole = any(map(str.isdecimal, times)) and not any(map(_IN_SECONDS.fullmatch, times))
     return Table(path, tuple(rows), 0.001 if whole else 1.0)
 
 

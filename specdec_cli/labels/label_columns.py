@@ -41,6 +41,15 @@ def label_column(columns: Columns, attribute: str, lexicon: Lexicon) -> str | No
     return column if known or _corpora_of(words, attribute, lexicon) else None
 
 
+def unread_words(columns: Columns, attribute: str, lexicon: Lexicon) -> str | None:
+    """The column called like an attribute, if it holds words and `label_column` does not take it; else None."""
+    column = columns.first((plain_name(attribute),))
+    if column is None or label_column(columns, attribute, lexicon):
+        return None
+    words = set(_words(columns.table, column))
+    return column if words and all(any(map(str.isalpha, word)) for word in words) else None
+
+
 def decided(votes: Sequence[Vote]) -> Vote:
     """What most of the votes name, with the first word for it; a tie names no class."""
     (first, most), *others = Counter(class_ or word for class_, word in votes).most_common(2)

@@ -17,7 +17,7 @@ from specdec_cli.inputs.names import ByRecording, parts_of
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import Table, read_table
 from specdec_cli.inputs.text_files import NONE
-from specdec_cli.labels.label_columns import LabelColumn, Vote, decided, label_column
+from specdec_cli.labels.label_columns import LabelColumn, Vote, decided, label_column, unread_words
 from specdec_cli.labels.lexicon import Lexicon
 from specdec_cli.prompts import Language
 from specdec_cli.reading import language_of
@@ -29,6 +29,8 @@ _TEXTS: Final = (
     re.compile(r"texts?[_ ]?\d*", re.IGNORECASE),
 )
 """Names of columns of texts. The second pattern counts if no column has a name of the first: `text` may be speech."""
+_OF_TRANSCRIPTS: Final = frozenset({"finish_reason", "needs_review", "agrees_pitch", "agrees.pitch"})
+"""Columns of transcripts and of the CSV made of them, which nobody else's tables have."""
 CONFIRMED: Final = "confirmed"
 """Column of corrections by `specdec review`: attributes whose class a person took from the caption as it was."""
 _ALIKE_S: Final = 0.5
@@ -150,6 +152,12 @@ class References:
         skips = Skips(strict)
         table = read_table(path, skips)
         columns, texts, named = _find_columns(table, file_column, text_columns, label_columns or {}, by, lexicon)
+        for attribute in lexicon.attributes.keys() - named.keys():
+            if unread := unread_words(columns, attribute, lexicon):
+                skips.note(
+                    f"{path}: column {show_name(unread)} is not read, since the lexicon knows none of its words; "
+                    f"--lexicon takes a file with them, --column {attribute}={show_name(unread)} names the first"
+                )
         labels = [LabelColumn.of(table, *item, lexicon, label_codes) for item in named.items()]
         codes = {each.attribute: each.corpus for each in labels if each.corpus is not None}
         found, said = dict[tuple[object, ...], _OneClip](), show_name(str(columns.file))
@@ -170,6 +178,11 @@ class References:
             rows.texts += [text for text in cells if text.casefold() not in NONE]
             for each in labels:
                 rows.votes[each.attribute] += each.votes(entry, skips)
+        if own := _OF_TRANSCRIPTS.intersection(table.columns):
+            skips.note(
+                f"{path}: its captions and classes were written by specdec, as column {min(own)} shows, so figures are "
+                "agreement with them, which flatters the mode that wrote them (specdec review saves corrections)"
+            )
         if several := sum(rows.number > 1 for rows in found.values()):
             skips.note(f"{path}: {several:,} clips have several rows, as of several raters: the class of most is taken")
         if confirmed:

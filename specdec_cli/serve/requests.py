@@ -24,6 +24,7 @@ from specdec_cli.config.fields import AT_PAUSES
 from specdec_cli.config.schema import SECTIONS
 from specdec_cli.serve.api_error import ApiError
 from specdec_cli.serve.caption_object import wanted_properties
+from specdec_cli.text import show
 
 PREFIX: Final = "specdec/"
 """Beginning of each model's name; the mode follows."""
@@ -242,7 +243,11 @@ class ChatRequest(Lenient):
                 raise ApiError(400, says, f"specdec.{name[:100]}", "unsupported_parameter")
             if isinstance(value, list) and len(value) > 16:
                 raise ApiError(400, f"specdec.{name} may list 16 values.", f"specdec.{name}", "invalid_value")
-        length = self.max_completion_tokens or self.max_tokens
+        lengths = {self.max_tokens, self.max_completion_tokens} - {None}
+        if len(lengths) > 1:
+            says = f"max_tokens is {self.max_tokens} and max_completion_tokens {self.max_completion_tokens}: give one."
+            raise ApiError(400, says, "max_completion_tokens", "invalid_value")
+        length = next(iter(lengths), None)
         own = {
             "decoding.max_new_tokens": length and min(length, most),
             "decoding.temperature": self.temperature,
@@ -250,7 +255,13 @@ class ChatRequest(Lenient):
             "decoding.seed": self.seed,
             "decoding.stop_strings": self.stop,
         }
-        return given | {name: value for name, value in own.items() if value is not None}
+        own = {name: value for name, value in own.items() if value is not None}
+        for name in own.keys() & given.keys():
+            both = [[*value] if isinstance(value, list | tuple) else value for value in (given[name], own[name])]
+            if both[0] != both[1]:
+                says = f"specdec.{name} is {show(both[0])}, and another field of the request says {show(both[1])}"
+                raise ApiError(400, f"{says}: give one.", f"specdec.{name}", "invalid_value")
+        return given | own
 
     @property
     def asked(self) -> list[Asking]:

@@ -50,6 +50,10 @@ def test_variables_without_a_double_underscore_are_no_settings(load):
     (said,) = misspelt_variables(variables)
     assert said.startswith("SPECDEC_DECODING_K is not a setting")
     assert said.endswith("decoding.k would be SPECDEC_DECODING__K.")
+    (said,) = misspelt_variables({"SPECDEC_LANGUAGE": "zh"})
+    assert said.endswith("prompt.language would be SPECDEC_PROMPT__LANGUAGE.")
+    (said,) = misspelt_variables({"SPECDEC_SEED": "1"})
+    assert "decoding.seed or judging.seed would be" in said
 
 
 @pytest.mark.parametrize("name", ["SPECDEC_PROMPT__SYSTEM", "SPECDEC_DECODING__K", "SPECDEC_A__\udc80"])

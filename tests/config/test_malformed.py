@@ -43,7 +43,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "decoding.top_p": (0, 1.01),
     "prompt.instruction": ("", " \n", "<|AUDIO|>", "a<|im_end|>b", "<|\n|>", ["a"]),
     "audio.segment": (0, 0.19, -1, True, "", "０．１"),
-    "audio.start_s": (-1, "soon", True, ""),
+    "audio.start_s": (-1, "soon", True, "", "1,500"),
 }
 
 _MAPPING: dict[str, tuple[Any, ...]] = {"edge.quantization": (5,), "cloud.quantization": (5,)}

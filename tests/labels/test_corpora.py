@@ -1,5 +1,6 @@
 """Labels as tables of corpora have them, what of them counts, and rows about one of several speakers."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,22 @@ def test_figures_of_one_class_of_another_language_are_refused(tmp_path, words, w
     (tmp_path / "r.tsv").write_text(column(words, "c_emotion"), "utf-8")
     with pytest.raises(ReferencesError, match=rf"line \d, column c_emotion: emotion has no class or word {word}, nor"):
         References.read(tmp_path / "r.tsv", lexicon=LEXICON)
+
+
+def test_words_that_no_lexicon_knows_are_said_beside_texts(tmp_path):
+    (tmp_path / "r.csv").write_text("file,caption,emotion,pitch,rate\na,Sad.,colère,182.4,x1\nb,Happy.,joie,99,0.4\n")
+    references = References.read(tmp_path / "r.csv", lexicon=LEXICON)
+    (said,) = references.skips.sentences()
+    assert "column emotion is not read, since the lexicon knows none of its words" in said
+
+
+@pytest.mark.parametrize("name", ["captions.csv", "captions.jsonl"])
+def test_captions_as_references_are_called_so(tmp_path, name):
+    row = {"file": "a.wav", "caption": "A sad voice.", "label_emotion": "sad", "finish_reason": "eos"}
+    csv = f"{','.join(row)}\n{','.join(row.values())}\n"
+    (tmp_path / name).write_text(csv if name.endswith(".csv") else json.dumps(row))
+    (said,) = References.read(tmp_path / name, lexicon=LEXICON).skips.sentences()
+    assert "were written by specdec, as column finish_reason shows" in said
 
 
 def test_the_class_of_most_raters_counts(tmp_path):

@@ -274,6 +274,18 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"tool_choice": "required"}, 400, "invalid_value", "tool_choice: a caption calls no tool; ask for JSON"),
     ({"logit_bias": {"5": 1}}, 400, "invalid_value", "logit_bias: no token is favoured here"),
     ({"n": 2}, 400, "invalid_value", "n: "),
+    (
+        {"max_tokens": 5, "max_completion_tokens": 9},
+        400,
+        "invalid_value",
+        "max_tokens is 5 and",
+    ),
+    (
+        {"temperature": 0, "specdec": {"decoding.temperature": 0.7}},
+        400,
+        "invalid_value",
+        "specdec.decoding.temperature is 0.7, and another field of the request says 0",
+    ),
     ({"max_tokens": 1.5}, 400, "invalid_value", "max_tokens: "),
     ({"messages": [*message(spoken(1)), *message(spoken(2))]}, 400, "invalid_audio", "this one has 2"),
     ({"messages": message("A" * 9)}, 400, "invalid_audio", "base64"),
