@@ -40,6 +40,7 @@ class ByRecording(Generic[_Item]):
         self._whole = defaultdict[int, list[str]](list)  # node -> those of which it is the first part
         self._called: Counter[str] = Counter()
         self._about = defaultdict[int, dict[tuple[str, ...], str]](dict)  # node -> recordings that its paths are about
+        self._endings = defaultdict[tuple[str, ...], dict[str, str]](dict)  # path without ending -> name -> recording
 
     def add(self, name: str, item: _Item) -> None:
         """Files an item under the path or name that the table gives."""
@@ -55,7 +56,10 @@ class ByRecording(Generic[_Item]):
 
     def expect(self, recordings: Iterable[str]) -> None:
         """Takes the paths of all recordings: a name or path that two of them share finds neither."""
-        for way, recording in {tuple(_from_root(recording)): recording for recording in recordings}.items():
+        given = [(tuple(_from_root(recording)), recording) for recording in recordings]
+        for way, recording in given:
+            self._endings[way].setdefault(parts_of(recording)[-1], recording)
+        for way, recording in dict(given).items():
             self._called[way[0]] += 1
             self._about[self._follow(way)[2]][way] = recording
 
@@ -94,6 +98,12 @@ class ByRecording(Generic[_Item]):
         lasts = {name: parts_of(name)[-1] for name in names}
         found = [name for name in names if lasts[name] in (last, _stem(last))]
         found = found or [name for name in names if _alike(lasts[name]) in (_alike(last), _alike(_stem(last)))]
+        others = self._endings.get(tuple(_from_root(recording)), {}).keys() - {last}
+        if others:  # talk.wav and talk.flac: a row has to say which
+            own = [name for name in names if lasts[name] == last]
+            if not own and any(lasts[name] not in others for name in names):
+                self._refuse(f"{names[0]} of {self._source}", sorted({last, *others}))
+            return [item for name in own for item in self._items[name]]
         if not found and len({*lasts.values()}) > 1:
             self._refuse(recording, names, f" of {self._source}")
         return [item for name in found or names for item in self._items[name]]

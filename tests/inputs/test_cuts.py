@@ -71,6 +71,29 @@ def test_a_folder_has_a_file_for_each_recording(tmp_path):
             cuts.of(str(tmp_path / name))
 
 
+@pytest.mark.parametrize("names", [("in/talk.wav", "in/talk.flac"), ("talk.mp4", "talk.wav")])
+def test_recordings_that_differ_by_their_ending_alone_need_a_row_with_it(tmp_path, names):
+    with pytest.raises(ReferencesError, match=r"^talk of .* may be talk\.\w+ or talk\.\w+"):
+        Cuts.read(written(tmp_path, "talk.srt", SRT)).expect(names)
+    bare = Cuts.read(written(tmp_path, "bare.csv", "file,start,end\ntalk,0,1\n"))
+    bare.expect(names)
+    other = Cuts.read(written(tmp_path, "other.csv", "file,start,end\ntalk.ogg,0,1\n"))
+    other.expect(names)
+    for name in names:
+        with pytest.raises(CutsError, match="may be talk"):
+            bare.of(name)
+        with pytest.raises(CutsError, match="may be talk"):
+            other.of(name)
+    own = Cuts.read(written(tmp_path, "own.csv", "file,start,end\ntalk.wav,0,1\n"))
+    own.expect(names)
+    for name in names:
+        if name.endswith(".wav"):
+            assert own.of(name)
+        else:
+            with pytest.raises(CutsError, match="has no cuts"):
+                own.of(name)
+
+
 @pytest.mark.parametrize("name", ["1.srt", "1.rttm"])
 def test_cuts_that_may_be_of_two_recordings_are_of_none(tmp_path, name):
     written(tmp_path, name, SRT if name.endswith("srt") else "SPEAKER 1 1 0.5 1 <NA> <NA> ann <NA> <NA>\n")
