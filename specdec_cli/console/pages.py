@@ -16,6 +16,7 @@ from specdec_cli.console.clip import count_flags
 from specdec_cli.console.tables import columns, facts, grid, item
 from specdec_cli.console.theme import BAD, DIM, GOOD, NOTICE, OK, STRONG
 from specdec_cli.evaluate import comparison_tables as tables
+from specdec_cli.evaluate.result import ONE_SPEAKER
 from specdec_cli.format import count, percent, points, share, with_ends
 from specdec_cli.text import clean, paragraph
 from specdec_cli.times import NONE, seconds
@@ -52,7 +53,8 @@ def comparison_page(found: Comparison, width: int) -> Iterator[RenderableType]:
         yield from grid(table.columns, table.rows, width)
         drawn = f"{count(found.speakers, 'speaker')}" if found.speakers else "clips"
         note = f"Beside a figure: its {percent(found.level)} interval over {drawn}. -o page.html explains all figures."
-        yield Prose(Text(note, DIM), indent=1)
+        if ONE_SPEAKER not in found.notes:
+            yield Prose(Text(note, DIM), indent=1)
         for by in tables.by_group(found):
             yield from (Text(), Text(clean(by.title), STRONG))
             yield from grid(by.columns, [row._replace(label=clean(row.label)) for row in by.rows[:_GROUPS]], width)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from specdec_cli.evaluate.calibration import advice
@@ -11,7 +11,7 @@ from specdec_cli.evaluate.headline import headline
 from specdec_cli.evaluate.modes import MODES, richest
 from specdec_cli.evaluate.pairing import PairedClip, pair
 from specdec_cli.evaluate.quality import by_group, gaps, quality, scores
-from specdec_cli.evaluate.result import ClipComparison, Comparison
+from specdec_cli.evaluate.result import ONE_SPEAKER, ClipComparison, Comparison
 from specdec_cli.evaluate.text_scores import describe, in_another_language
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import Reference, References, counted
@@ -89,6 +89,7 @@ def comparison(
         notes=[
             *counted(filter(None, answers)),
             *in_another_language(answers, language),
+            *_drawn(speakers),
             *advice((clip[richest(modes)], answer) for clip, answer in zip(paired, answers, strict=True)),
             *([SAID] if texts and not described else []),
             *([UNTOLD] if references and not any(basis == "references" for basis, _ in scored) else []),
@@ -118,3 +119,15 @@ def _clip(runs: PairedClip, reference: Reference | None, lexicon: Lexicon, langu
         reference_texts=list(reference.texts_in(language)) if reference else [],
         reference_labels=dict(reference.labels) if reference else {},
     )
+
+
+def _drawn(speakers: Sequence[str | None]) -> Iterator[str]:
+    """What intervals miss where references name the speakers of some clips alone, or a single speaker."""
+    unnamed = speakers.count(None)
+    if len(speakers) > 1 and not unnamed and len({*speakers}) == 1:
+        yield ONE_SPEAKER
+    elif 0 < unnamed < len(speakers):
+        yield (
+            f"{unnamed} of {len(speakers)} clips name no speaker. Each is drawn as if it had a speaker of its own, "
+            "so intervals may be too narrow."
+        )

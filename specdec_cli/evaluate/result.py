@@ -35,6 +35,7 @@ MEASURES: Final[Mapping[tuple[Basis, GapMeasure], tuple[str, str]]] = {
     ("cloud", "labels"): ("Classes equal to the cloud's", "equal classes"),
 }
 """What each gap is measured in, at the beginning of a sentence and in few words; the first measure leads."""
+ONE_SPEAKER: Final = "All clips are of one speaker. Intervals draw speakers, so none is given."
 
 
 class Figure(Figures):

@@ -132,6 +132,26 @@ def test_references_in_another_language_are_counted(tmp_path):
     assert found.texts == "descriptions"
 
 
+@pytest.mark.parametrize(
+    ("speakers", "says", "line"),
+    [
+        (("ann", "ann", "ann"), "All clips are of one speaker. Intervals draw speakers, so none is given.", False),
+        (("ann", "bob", ""), "1 of 3 clips name no speaker.", True),
+        (("ann", "bob", "ann"), "", True),
+        (("", "", ""), "", True),
+    ],
+)
+def test_what_intervals_miss_is_said(tmp_path, speakers, says, line):
+    runs = [made(f"{n}.wav", mode, said("sad")) for n in range(3) for mode in ("edge", "cloud")]
+    rows = "".join(f"{n}.wav,sad,{speaker}\n" for n, speaker in enumerate(speakers))
+    (tmp_path / "truth.csv").write_text(f"file,emotion,speaker\n{rows}")
+    found = comparison(runs, LEXICON, references=References.read(tmp_path / "truth.csv", lexicon=LEXICON))
+    assert says in " ".join(found.notes)
+    assert bool(says) == bool(found.notes)
+    print_page(partial(comparison_page, found), screen := Screen(100))
+    assert ("interval over" in "\n".join(screen.lines)) == line
+
+
 def test_labels_that_are_left_out_stand_above_the_table(tmp_path):
     runs = [made(f"{n}.wav", mode, said("sad")) for n in range(6) for mode in ("edge", "cloud")]
     words = ("boredom", "boredom", "contempt", "sad", "calm", "neutral")
