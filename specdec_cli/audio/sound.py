@@ -18,6 +18,8 @@ from specdec_cli.errors import AudioContentError, TooLongError
 _INVERTED: Final = -0.9  # correlation of two channels
 _CANCELLED: Final = 0.1  # power of the channels' mean, relative to that of independent channels
 _AUDIBLE: Final = 1e-4  # power of a channel, relative to the loudest one's
+_HISS: Final = 1e-3  # the same of a channel whose level hardly changes, as of an open microphone
+_STEADY: Final = 2.0  # power of its loud windows, relative to the median
 _WINDOW_S: Final = 0.1
 _CLICK: Final = 3  # windows: what fills fewer is no sound of a channel
 _FAINTEST: Final = 1e-7  # power of a channel, -70 dBFS
@@ -150,10 +152,12 @@ class ChannelLevels:
 
     @property
     def silent(self) -> tuple[int, ...]:
-        """The channels of which nothing can be heard beside the loudest one, but for a click; 0-based."""
-        powers = np.sort(np.concatenate(self._powers), axis=0)[-_CLICK:]
-        loudness = powers.min(axis=0, initial=np.inf)  # NaN is refused later
-        return tuple(np.flatnonzero(loudness < max(_FAINTEST, _AUDIBLE * float(loudness.max()))).tolist())
+        """The channels of which nothing can be heard beside the loudest one, but clicks or steady noise; 0-based."""
+        powers = np.sort(np.concatenate(self._powers), axis=0)
+        loudness = powers[-_CLICK:].min(axis=0, initial=np.inf)  # NaN is refused later
+        is_steady = loudness < _STEADY * powers[len(powers) // 2] if len(powers) > 2 * _CLICK else loudness < 0
+        least = np.where(is_steady, _HISS, _AUDIBLE) * loudness.max()
+        return tuple(np.flatnonzero(loudness < np.maximum(_FAINTEST, least)).tolist())
 
     @property
     def alike(self) -> bool:

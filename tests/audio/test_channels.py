@@ -37,6 +37,8 @@ def read(folder: Path, data: bytes, **settings: object) -> Recording:
         (joined(TONE, SILENT), TONE, "channel 2 is silent; channel 1 is read"),
         (joined(NOISE, TONE), TONE, "channel 1 is silent; channel 2 is read"),
         (joined(TONE, CLICK), TONE, "channel 2 is silent"),
+        (joined(TONE, 10 * NOISE), TONE, "channel 2 is silent"),  # an open microphone, 37 dB below
+        (joined(TONE, 40 * NOISE), (TONE + 40 * NOISE) / 2, ""),
         (joined(TONE, REMARK), (TONE + REMARK) / 2, ""),
         (joined(TONE, tone(2.0, hz=660.0)), (TONE + tone(2.0, hz=660.0)) / 2, ""),
         (joined(TONE, TONE), TONE, ""),
