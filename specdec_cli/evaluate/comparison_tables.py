@@ -82,8 +82,8 @@ _MEANINGS: Final = {
     "classes": "Share of the classes that cloud-only names and that this mode names too.",
     "edge-only": "The figure of the edge alone; beside it those of the mode and of the cloud alone.",
     "gain, points": "Percentage points by which the mode is better than edge-only.",
-    "over edge-only, points": "Percentage points by which the mode is better than edge-only, clip by clip.",
-    "over cloud-only, points": "Percentage points by which the mode is better than cloud-only, clip by clip.",
+    "points over edge": "Percentage points by which the mode is better than edge-only, clip by clip.",
+    "points over cloud": "Percentage points by which the mode is better than cloud-only, clip by clip.",
     "gap closed": (
         "The gain, divided by what cloud-only is better by than edge-only. Given only where cloud-only is measurably "
         "better."
@@ -108,7 +108,7 @@ def summary(comparison: Comparison) -> FigureTable | None:
             closed = [gaps[mode].closed if mode in gaps else None for mode in comparison.modes]
             cells = [measured(each, written.percent) if each else Cell("") for each in closed]
             rows.append(FigureRow("  gap closed", cells))
-        for label, field in (("  over edge-only, points", "gain"), ("  over cloud-only, points", "lead")):
+        for label, field in (("  points over edge", "gain"), ("  points over cloud", "lead")):
             found = [getattr(gaps[mode], field) if mode in gaps else None for mode in comparison.modes]
             if any(found):
                 rows.append(FigureRow(label, [measured(each, written.points) if each else Cell("") for each in found]))

@@ -254,7 +254,7 @@ def test_the_gap_closed_stands_below_what_it_is_about_and_only_where_there_is_on
     found = judged(tmp_path, {"edge": hits(24, 60), "hybrid": hits(42, 60), "cloud": hits(52, 60)})
     rows = summary(found).rows
     labels = [row.label for row in rows]
-    assert labels[:4] == ["heard, right", "  emotion", "  gap closed", "  over edge-only, points"]
+    assert labels[:4] == ["heard, right", "  emotion", "  gap closed", "  points over edge"]
     assert [cell.value for cell in rows[2].cells] == ["", "64%", ""]
     assert "gap closed" in gaps(found).columns
     same = judged(tmp_path, {"edge": hits(24, 60), "hybrid": hits(26, 60), "cloud": hits(24, 60)})
