@@ -39,6 +39,10 @@ class FileKind:
     fields: frozenset[str] = frozenset()  # of JSON lines: fields that the first line has
     lines: tuple[bytes, ...] = ()  # of JSON lines: beginnings of lines, that of the first line first
 
+    def named(self, path: Path) -> str:
+        """The file's name with the first allowed ending in place of its own."""
+        return path.stem.removesuffix(self.suffixes[0]) + self.suffixes[0]
+
     def begins(self, file: BufferedReader[FileIO]) -> bool:
         """Whether the first line of a file is of this kind, or half of such a line."""
         if not self.lines:
@@ -101,7 +105,7 @@ class Targets:
             raise ConfigError(f"{flag} takes a file, not -.", hint="Name a file; --json prints where a command has it.")
         self.require(target, kind)
         if target.suffix.lower() not in kind.suffixes and not self._resumes(target, kind):
-            hint = f"Name it {target.stem}{kind.suffixes[0]}; specdec export writes transcripts in other formats."
+            hint = f"Name it {kind.named(target)}; specdec export writes transcripts in other formats."
             raise ConfigError(f"{flag} {target} does not end in {' or '.join(kind.suffixes)}.", hint=hint)
 
     def require(self, target: Path, kind: FileKind | None = None, about: str = "", new: str = "") -> str | None:

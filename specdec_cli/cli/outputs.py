@@ -33,7 +33,7 @@ def by_ending(given: Sequence[Path] | None, kinds: Sequence[FileKind], targets: 
         kind = next((kind for kind in kinds if path.suffix.lower() in kind.suffixes), kinds[0])
         if path.suffix.lower() not in kind.suffixes and not path.exists():
             endings = [" or ".join(each.suffixes) for each in kinds]
-            hint = f"Name it {path.stem}{kind.suffixes[0]}; specdec export writes transcripts in other formats."
+            hint = f"Name it {kind.named(path)}; specdec export writes transcripts in other formats."
             raise ConfigError(f"--output {path} does not end in {' or '.join(endings)}.", hint=hint)
         if (other := found.setdefault(kind.name, path)) != path:
             raise ConfigError(f"--output {other} and {path} are both {kind.name}.", hint="Name one of them.")
@@ -72,7 +72,7 @@ class Outputs:
         formats = () if exports is None else chosen(exports, FORMATS, "--export", "format")
         form = None if output in (None, STDOUT) else format_of(output)
         if output not in (None, STDOUT) and form is None and output.suffix.lower() != ".jsonl" and not output.exists():
-            hint = f"Name it {output.stem}.jsonl for transcripts, or after an export: {ENDINGS}."
+            hint = f"Name it {output.stem.removesuffix('.jsonl')}.jsonl for transcripts, or after an export: {ENDINGS}."
             raise ConfigError(f"--output {output} has no ending of a format that is written.", hint=hint)
         if output is not None and form is not None:
             targets.require(output)

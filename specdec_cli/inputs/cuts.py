@@ -176,7 +176,8 @@ def _read(path: Path, skips: Skips) -> list[Entry]:
     else:
         other = next((f"{way} " for endings, way in _CONVERTED.items() if kind in endings), "")
         message = f"{path} cannot be read as cuts: its ending is {show(path.suffix)}."
-        raise ReferencesError(message, hint=f"{other}specdec reads {', '.join(_READ)}, and folders of such files.")
+        hint = f"{other}specdec reads {', '.join(_READ)}, and folders of such files; a length is in seconds."
+        raise ReferencesError(message, hint=hint)
     skips.require_some(found, f"{path} has no cuts.", "It needs a start and an end for each piece.")
     return found
 
