@@ -99,14 +99,14 @@ def test_a_traceback_comes_with_debug_only(specdec, recordings, debug):
 
 
 def test_what_nobody_foresaw_is_an_error_line_and_costs_no_other_file(specdec, recordings, monkeypatch):
-    run = Run.__iter__
+    updates = Run.updates
 
-    def break_on_second(self: Run):
+    def break_on_second(self: Run, *given: object):
         if self.clip.file == recordings[1]:
             raise RuntimeError("CUDA out of memory.\nTried to allocate 2 GiB")
-        return run(self)
+        return updates(self, *given)
 
-    monkeypatch.setattr(Run, "__iter__", break_on_second)
+    monkeypatch.setattr(Run, "updates", break_on_second)
     outcome = specdec("caption", "-q", *recordings, "-o", "out.jsonl", ends=1)
     assert [t.error and t.error.type for t in read_transcripts(Path("out.jsonl"))] == [None, "UnexpectedError", None]
     assert "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB" in outcome.err
