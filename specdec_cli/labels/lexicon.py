@@ -91,7 +91,7 @@ class Lexicon:
             if not fit.where.items() <= labels.items():
                 return None
             if class_ in fit.classes:
-                return fit.decided(class_).holds(getattr(measured, fit.figure))
+                return fit.decided[class_].holds(getattr(measured, fit.figure))
         return None
 
     def labels(self, text: str, language: Language) -> dict[str, str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -80,13 +80,15 @@ class Fit(_Part):
     borders: list[float] = []  # between one class and the next, in their order
     bands: list[Annotated[float, Field(ge=0)]] = []  # how far beyond each border both of its classes fit; none: 0
 
-    def decided(self, class_: str) -> Span:
-        """Values at which the sound allows a class: within its limits, its borders and their bands."""
-        limits, names = self.classes[class_], list(self.classes)
+    @cached_property
+    def decided(self) -> dict[str, Span]:
+        """Class -> values at which the sound allows it: within its limits, its borders and their bands."""
+        return {class_: self._decided(at, limits) for at, (class_, limits) in enumerate(self.classes.items())}
+
+    def _decided(self, at: int, limits: Span) -> Span:
         if not self.borders:
             return limits
         edges = [*zip(self.borders, self.bands or [0.0] * len(self.borders), strict=True)]
-        at = names.index(class_)
         below, above = edges[at - 1 : at] if at else [], edges[at : at + 1]
         least = [border - band for border, band in below] + ([] if limits.least is None else [limits.least])
         most = [border + band for border, band in above] + ([] if limits.most is None else [limits.most])
