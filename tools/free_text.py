@@ -132,7 +132,7 @@ def _share(part: int, whole: int) -> str:
 def main(
     texts: Annotated[Path, typer.Argument(help="Texts of models, JSON lines.")],
     tokenizer: Annotated[Path, typer.Option(help="Folder with vocab.json and merges.txt of a Qwen.")],
-    every: Annotated[int, typer.Option(help="Read each so-manieth text.")] = 1,
+    every: Annotated[int, typer.Option(help="Read every Nth text.")] = 1,
     details: Annotated[Path | None, typer.Option(help="File for the texts behind the counts, JSON.")] = None,
 ) -> None:
     """Print which share of the claims the sound reaches, by model and language."""
