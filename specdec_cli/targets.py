@@ -74,7 +74,6 @@ RECORDINGS: Final = FileKind(
 )
 PICTURE: Final = FileKind("pictures", (".svg", ".png", ".pdf"))
 PAGE: Final = FileKind("pages", (".html",))
-CALIBRATION: Final = FileKind("calibrations", (".json",))
 CONFIG: Final = FileKind("configurations", (".yaml", ".yml"))
 
 

@@ -128,8 +128,7 @@ def _absolute(name: str, value: object, base: Path) -> object:
         return value  # refused later where it should be a path
     if name.endswith(".model"):
         return absolute_model(value, base)
-    if (
-        name == "audio.segment" and not EITHER.fullmatch(value) and (length_s := parse(value)) is not None
-    ):  # written as in a table: 0,5 or ３０
+    is_length = name == "audio.segment" and not EITHER.fullmatch(value)
+    if is_length and (length_s := parse(value)) is not None:  # written as in a table: 0,5 or ３０
         return length_s
     return absolute_path(value, base) if name in _FILES and value != AT_PAUSES else value
