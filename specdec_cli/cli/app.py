@@ -116,6 +116,7 @@ EXIT_CODES: Final = {
     2: "the command line, the configuration or an input file is wrong or missing",
     3: "a model, a server, a device or the disk cannot be used",
     DEGRADED_STATUS: "all captioned, but the cloud failed, and the edge wrote some captions without it",
+    129: "its terminal was closed",
     130: "interrupted",
     BROKEN_PIPE_STATUS: "the reader of stdout has gone",
     143: "terminated",
