@@ -13,6 +13,7 @@ from rapidfuzz.distance import Levenshtein
 
 from specdec_cli import format as figures
 from specdec_cli.evaluate import comparison_tables as tables
+from specdec_cli.evaluate import page_words
 from specdec_cli.evaluate.result import ClipComparison, Comparison
 from specdec_cli.evaluate.trade_off import HEIGHT, panels
 from specdec_cli.labels import Lexicon
@@ -20,7 +21,7 @@ from specdec_cli.pages.offline import offline_page
 from specdec_cli.pages.sound import AUDIO_MB, PAGE_BYTES_A_SECOND, ClipSound, SoundUnavailable, clip_sound, pieces_of
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.token_fates import run_view
-from specdec_cli.types import FLAG_WORDS, Mode
+from specdec_cli.types import Mode
 
 _SCRIPTS: Final = (
     *("dom.js", "audio.js", "sound.js", "tokens.js", "clip.js", "list.js"),
@@ -49,15 +50,20 @@ def render(comparison: Comparison, transcripts: Iterable[Transcript], lexicon: L
     sounds, left_out = _sounds(comparison.clips, list(map(_track, own)))
     clips, audio = [], []
     for at, (clip, of_clip) in enumerate(zip(comparison.clips, own, strict=True)):
-        clips.append(_clip(clip, of_clip, sounds[at], lexicon))
+        said = {
+            "summary": page_words.of_clip(clip, comparison.modes, comparison.attributes),
+            "facts": {mode: page_words.of_run(clip, mode, run) for mode, run in of_clip.items()},
+            "place": page_words.place_of(clip),
+        }
+        clips.append(_clip(clip, of_clip, sounds[at], lexicon) | said)
         if isinstance(sound := sounds[at], ClipSound) and sound.mp3:
             audio.append((at + 1, base64.b64encode(sound.mp3).decode("ascii")))
     return offline_page(
         "page.html.j2",
         ["report.css"],
         _SCRIPTS,
-        data=comparison.model_dump(mode="json", include={"modes", "language", "attributes", "texts"})
-        | {"clips": clips, "flags": FLAG_WORDS},
+        data={"clips": clips}
+        | comparison.model_dump(mode="json", include={"modes", "language", "attributes", "texts"}),
         audio=audio,
         left_out=left_out,
         comparison=comparison,
@@ -120,10 +126,18 @@ def _clip(
         "name": PurePath(clip.file).name or clip.file,
         "measured": {mode: _against_sound(labels, heard, lexicon) for mode, labels in clip.labels.items()},
         "disagreement": round(disagreement(list(clip.captions.values())), 4),
-        "runs": {mode: run_view(run) for mode, run in runs.items() if run is not None},
+        "runs": {mode: _run(run) for mode, run in runs.items() if run is not None},
         "sound": heard.drawing if heard else None,
         "missing": None if heard else sound,
     }
+
+
+def _run(run: Transcript) -> dict[str, Any]:
+    """The rounds of a run, token by token, and in words."""
+    view = run_view(run)
+    for shown, round_ in zip(view["rounds"], run.rounds, strict=True):
+        shown["summary"] = page_words.of_round(run, round_)
+    return view | {"summary": page_words.of_rounds(run)}
 
 
 def _against_sound(

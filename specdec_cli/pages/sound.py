@@ -18,6 +18,7 @@ from specdec_cli.audio.pieces import Channel
 from specdec_cli.audio.prosody import HOP, LEAD, SAMPLE_RATE, f0_contour, measure
 from specdec_cli.errors import AudioError
 from specdec_cli.format import measured
+from specdec_cli.times import seconds
 from specdec_cli.types import Measured
 
 COLUMNS: Final = 400  # most points of an envelope and of a pitch curve
@@ -43,13 +44,14 @@ class SoundUnavailable(Exception):
 def clip_sound(samples: Samples, *, played: bool = True) -> ClipSound:
     """The sound of a clip, mono samples at 16 kHz; without MP3 if it is not `played`."""
     found = measure(samples, SAMPLE_RATE)
+    length_s = len(samples) / SAMPLE_RATE
+    peak_db = 20 * math.log10(max(float(np.abs(samples).max()), 1e-9))
     drawing = {
         "envelope": envelope(samples),
-        "peak": round(20 * math.log10(max(float(np.abs(samples).max()), 1e-9)), 1),
         "pitch": pitch_columns(samples),
         "median": found.f0_median_hz,
-        "measured": measured(found),
-        "seconds": round(len(samples) / SAMPLE_RATE, 3),
+        "facts": ", ".join([seconds(length_s), f"peak {peak_db:.1f} dBFS", *measured(found)]),
+        "seconds": round(length_s, 3),
     }
     return ClipSound(drawing, found, mp3(samples) if played else b"")
 

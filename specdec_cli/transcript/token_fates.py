@@ -30,12 +30,6 @@ SIGNS: Final[dict[Fate, str]] = {
 HEARD: Final = "♪"
 """The sign before a token that the sound chose, which banned a likelier one."""
 
-_UNITS: Final = {"entropy": "nats", "class-entropy": "nats", "logprob": "nats"}
-_SHOWN: Final = (
-    *("draft_ids", "committed_ids", "committed_text", "escalated", "reason", "accepted", "max_entropy"),
-    *("draft_ms", "verify_ms", "network_ms"),
-)
-
 
 class ShownToken(NamedTuple):
     """One token of a round; a figure is None if the token was not drafted."""
@@ -61,25 +55,22 @@ def tokens(round_: Round) -> Iterator[ShownToken]:
 
 
 def run_view(transcript: Transcript) -> dict[str, Any]:
-    """The rounds, the gate and the times of a run as plain values.
-
-    Times are milliseconds, entropies nats; a figure that was not measured is None.
-    """
-    totals, settings, gate = transcript.totals, transcript.settings, transcript.settings.get("gate")
+    """The rounds and the gate of a run as plain values. Entropies are nats; a figure that was not measured is None."""
+    settings, gate = transcript.settings, transcript.settings.get("gate")
     return {
         "gate": {
             "name": gate,
             "threshold": settings.get("threshold"),
             "wake": settings.get("wake"),
             "below": gate in LOW_IS_UNSURE,
-            "unit": _UNITS.get(str(gate)),
         },
-        "finish": transcript.finish_reason,
-        "flags": transcript.flags,
-        "edge_share": totals.edge_token_share if totals else None,
         "rounds": [
-            {name: getattr(round_, name) for name in _SHOWN}
-            | {"tokens": list(tokens(round_)), "threshold": settings.get("wake" if round_.waking else "threshold")}
+            {
+                "tokens": list(tokens(round_)),
+                "committed_text": round_.committed_text,
+                "escalated": round_.escalated,
+                "threshold": settings.get("wake" if round_.waking else "threshold"),
+            }
             for round_ in transcript.rounds
         ],
     }

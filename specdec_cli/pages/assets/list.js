@@ -27,26 +27,16 @@ function arranged(data, query, order, wrong) {
   return found.sort(ORDERS[order]);
 }
 
-// Attributes that not all modes name alike.
-function differing(data, clip) {
-  return data.attributes.filter((attribute) => new Set(data.modes.map((mode) => clip.labels[mode][attribute] ?? null)).size > 1);
-}
-
 function listItem(data, { clip, number }) {
-  const facts = [clock(clip.duration_s)];
-  if (escalated(clip) >= 0) facts.push(`${percent(escalated(clip))} escalated`);
-  const apart = differing(data, clip);
-  if (apart.length) facts.push(`modes differ in ${apart.join(", ")}`);
-  else facts.push(clip.disagreement === 0 ? "same caption in all modes" : "same classes, other words");
   const level = html("span", { class: "level" });
   level.style.width = percent(clip.disagreement);
   const shownMode = data.modes.includes("hybrid") ? "hybrid" : data.modes[0];
   return html(
     "li",
     { value: number },
-    html("a", { href: `#clip-${number}` }, html("bdi", {}, clip.name), clip.start_s === null ? null : ` from ${fixed(clip.start_s, 1)} s`, clip.channel ? `, channel ${clip.channel}` : null),
+    html("a", { href: `#clip-${number}` }, html("bdi", {}, clip.name), clip.place === null ? null : ` ${clip.place}`),
     html("span", { class: "gauge" }, html("span", { class: "rail" }, level), ` disagreement ${percent(clip.disagreement)}`),
-    html("span", { class: "small" }, facts.join(" · ")),
+    html("span", { class: "small" }, clip.summary),
     html("span", { class: "first", lang: data.language }, clip.captions[shownMode]),
   );
 }

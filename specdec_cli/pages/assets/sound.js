@@ -77,6 +77,5 @@ function soundPlot(sound, player) {
       player.currentTime = ((event.clientX - box.left) / box.width) * sound.seconds;
     });
   } else place.remove();
-  const facts = [clock(sound.seconds), `peak ${sound.peak.toFixed(1)} dBFS`, ...sound.measured].join(", ");
-  return html("div", { class: "sound" }, html("div", { class: "plot" }, picture, ...marks.names), html("p", { class: "small" }, facts));
+  return html("div", { class: "sound" }, html("div", { class: "plot" }, picture, ...marks.names), html("p", { class: "small" }, sound.facts));
 }
