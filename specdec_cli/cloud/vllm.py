@@ -184,10 +184,13 @@ class VllmVerifier(RemoteVerifier):
             sound = self._requests.clip.sound
             if text not in self._listed:
                 self._ask(text, draft, tokens, all_listed=sound is not None and not draft)
+            row = self._listed.get(text)
             # bans of other tokens than the likeliest change nothing
-            if sound is not None and sound.contradicts(text, self._listed[text].best) and text not in self._all_listed:
+            if row is None or (
+                sound is not None and text not in self._all_listed and sound.contradicts(text, row.best)
+            ):
                 self._ask(text, (), 1, all_listed=True)
-            row = self._listed[text]
+                row = self._listed[text]
             left = heard(sound, text, row)
             if row.best not in left.probabilities:
                 self._banned[text] = row.best
@@ -197,12 +200,12 @@ class VllmVerifier(RemoteVerifier):
     def _ask(self, text: tuple[int, ...], draft: tuple[int, ...], tokens: int, *, all_listed: bool) -> None:
         """Asks for the likeliest tokens at each token of `draft`, and at `tokens` more that are generated."""
         requests, server = self._requests, self._requests.server
-        # tokens that may not be generated can be the most likely ones, so more are listed
+        # tokens that may not be generated can be the likeliest ones: as many more are listed as are known of
         banned = len(server.processor.banned_ids) + server.vocab_size - requests.clip.vocab_size
         listed = wire.MOST_CANDIDATES if all_listed else min(2 + banned, wire.MOST_CANDIDATES)
         scored = requests.scored((*text, *draft), len(draft), tokens, listed)
         path = (*draft, *scored.generated)
-        found = {(*text, *path[:at]): row for at, row in enumerate(scored.likely)}
+        found = {(*text, *path[:at]): row for at, row in enumerate(scored.likely) if row.probabilities}
         self._listed |= found
         if listed == wire.MOST_CANDIDATES:
             self._all_listed |= found.keys()

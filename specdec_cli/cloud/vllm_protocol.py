@@ -140,7 +140,7 @@ class Scored(NamedTuple):
     """A valid answer."""
 
     likely: tuple[Likely, ...]  # at each drafted token, and at each generated one
-    generated: tuple[int, ...]  # after the draft; ends with the next best in place of the first banned token
+    generated: tuple[int, ...]  # after the draft; ends with the next best in place of the first banned token, if any
     forwards: int  # tokens that the server generated, those after a banned one included
     length: int  # tokens of the request, all of the recording's included
 
@@ -194,7 +194,10 @@ def _listed(row: Any) -> dict[int, float]:
 
 
 def read_answer(body: bytes, request: GenerateRequest) -> Scored:
-    """The answer to a request. Raises MalformedError if its shape, length, tokens or numbers cannot be right."""
+    """The answer to a request. Raises MalformedError if its shape, length, tokens or numbers cannot be right.
+
+    A drafted position may be empty where fewer than `MOST_CANDIDATES` were asked for: none of them may be generated.
+    """
     answer = parse(_Answer, body)
     read, scored, written = answer.prompt_tokens, answer.prompt_logprobs or [], answer.generated
     length = request.length or max(read, len(request.ids))
@@ -208,9 +211,13 @@ def read_answer(body: bytes, request: GenerateRequest) -> Scored:
     listed += ({each.token_id: each.logprob for each in token.top_logprobs} for token in written)
     likely = [Likely.of(each, request.size, request.banned, request.candidates) for each in listed]
     tokens = list[int]()
-    if min(max(row.probabilities.values(), default=0.0) for row in likely) < _LEAST_TOP:
+    # of few listed tokens all may be banned, or beyond the vocabulary: rows of padding
+    known = [row for row in likely if row.probabilities or request.candidates >= MOST_CANDIDATES]
+    if min((max(row.probabilities.values(), default=0.0) for row in known), default=1.0) < _LEAST_TOP:
         raise MalformedError("no token that may be generated is likely, or the model's scores are not finite")
     for token, row in zip(written, likely[request.drafted :], strict=True):
+        if not row.probabilities:
+            break
         tokens.append(token.token_id if token.token_id in row.probabilities else row.best)
         if tokens[-1] != token.token_id:
             break

@@ -86,6 +86,30 @@ def test_texts_equal_those_in_process_and_a_recording_is_sent_once(monkeypatch):
     assert {headers.get("Authorization") for headers in server.headers} == {"Bearer s3cret"}
 
 
+def test_a_position_whose_likeliest_tokens_are_rows_of_padding_is_asked_for_again():
+    """A server lists rows of a model's table that no token has: three listed ones may all be such rows."""
+    server, few_listed = ModelServer(cloud()), list[int]()
+
+    def padded(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        status, content = server.respond(method, path, body, headers)
+        request = json.loads(body) if path == GENERATE else None
+        if request is not None and request["sampling_params"]["logprobs"] < 20:
+            few_listed.append(request["sampling_params"]["logprobs"])
+            answer = json.loads(content)
+            beyond = [{"token_id": id_, "logprob": -0.5} for id_ in (285, 286, 287)]
+            if answer["prompt_logprobs"]:
+                listed = {each["token_id"]: {"logprob": each["logprob"]} for each in beyond}
+                answer["prompt_logprobs"][-1] = listed | {request["token_ids"][-1]: {"logprob": -9.0}}
+            answer["choices"][0]["logprobs"]["content"][-1] = beyond[0] | {"top_logprobs": beyond}
+            content = json.dumps(answer).encode()
+        return status, content
+
+    with _linked(padded) as link:
+        rounds, finished = CASE.run(link)
+    assert few_listed
+    assert outcome(rounds, finished) == outcome(*CASE.run())
+
+
 @pytest.mark.slow
 def test_a_forgotten_recording_is_sent_again_and_the_text_is_the_same():
     server = ModelServer(cloud())
