@@ -1,12 +1,12 @@
-"""Commands that pages show with their output print it, but for times, sizes and what a line with `...` leaves out."""
+"""Commands that pages show with their output print it, but for times, sizes and what `...` leaves out of a line."""
 
 import json
 import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,33 +38,50 @@ def plain(line: str) -> str:
 PAGES = {path.stem: shown(path) for path in sorted((ROOT / "docs").glob("*.md"))}
 
 
+def variables() -> dict[str, str]:
+    return environment(COLUMNS="120", LC_ALL="C.UTF-8")
+
+
 @contextmanager
-def a_cloud() -> Iterator[str]:
-    """A server of the mini pair's cloud, as the page of remote clouds starts one; gives its address."""
-    server = subprocess.Popen([*COMMAND, "serve", "--port", "0"], stderr=subprocess.PIPE, env=environment())
+def a_server(given: Sequence[str], cwd: Path) -> Iterator[tuple[str, str]]:
+    """A server of a page, at a free port; gives its address and what it prints until it is ready."""
+    words = [*COMMAND, *given, "--port", "0"]
+    server = subprocess.Popen(words, cwd=cwd, stderr=subprocess.PIPE, text=True, env=variables())
     assert server.stderr is not None
     try:
-        events = map(json.loads, server.stderr)
-        yield next(event["url"] for event in events if event["event"] == "ready")
+        printed = [server.stderr.readline()]
+        while json.loads(printed[-1])["event"] != "ready":
+            printed.append(server.stderr.readline())
+        yield json.loads(printed[-1])["url"], "".join(printed)
     finally:
         server.terminate()
         server.communicate()
+
+
+def output(command: str, cwd: Path) -> str:
+    """What a command prints on stdout, then on stderr."""
+    name, *words = shlex.split(command, comments=True)
+    run = {"specdec": [*COMMAND, *words], "python": [COMMAND[0], *words]}.get(name, ["sh", "-c", command])
+    done = subprocess.run(run, cwd=cwd, env=variables(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [name for name, commands in PAGES.items() if commands])
 def test_a_page_shows_what_its_commands_print(page, tmp_path):
     shutil.copytree(ROOT / "samples", tmp_path / "samples")
-    given = environment(COLUMNS="120", LC_ALL="C.UTF-8")
-    with a_cloud() if page == "remote" else nullcontext(SERVED) as address:
+    address = SERVED
+    with ExitStack() as servers:
         for command, lines in PAGES[page]:
-            words = shlex.split(command.replace(SERVED, address), comments=True)
-            if words[0] == "cat":
-                printed = (tmp_path / words[1]).read_text(encoding="utf-8")
+            file = tmp_path / command.removeprefix("cat ")
+            if command.startswith("cat ") and not file.exists():  # a file that the reader has, for the commands below
+                file.write_text("\n".join((*lines, "")), encoding="utf-8")
+            if command.endswith("&"):
+                server = a_server(shlex.split(command)[1:-1], tmp_path)
+                address, printed = servers.enter_context(server)
             else:
-                done = subprocess.run([*COMMAND, *words[1:]], cwd=tmp_path, env=given, capture_output=True, text=True)
-                assert done.returncode == 0, done.stderr
-                printed = done.stdout + done.stderr
+                printed = output(command.replace(SERVED, address), tmp_path)
             left = iter(plain(line) for line in printed.replace(address, SERVED).splitlines())
             for line in lines:
                 pattern = ".*".join(map(re.escape, plain(line).split("...")))

@@ -10,7 +10,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from specdec_cli.console.cells import PROSE_WIDTH, Prose, fit_end
-from specdec_cli.console.rounds import SIGNS_LEGEND, against_sound, figures_legend
+from specdec_cli.console.rounds import LABELS_LEGEND, SIGNS_LEGEND, against_sound, figures_legend
 from specdec_cli.console.theme import BAD, DIM, DOT, NOTICE, RULE, STRONG
 from specdec_cli.format import count, measured, percent, setting
 from specdec_cli.text import clean
@@ -72,6 +72,7 @@ def heading(event: Started) -> Iterator[Prose]:
         yield labelled("warning", Text(clean(warning)), BAD)
     yield labelled("signs", Text(SIGNS_LEGEND))
     yield labelled("figures", Text(figures_legend(event.settings)))
+    yield labelled("labels", Text(LABELS_LEGEND))
 
 
 def prefill_line(event: Prefill) -> Prose:

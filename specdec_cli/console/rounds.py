@@ -50,10 +50,11 @@ _LEAST_SHOWN: Final = 0.005  # of a figure, which else would read 0.00
 _EOS = re.compile(r"<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|</s>|<eos>")
 _CLAUSE_ENDS: Final = frozenset(",;:.!?，、；：。！？…")
 SIGNS_LEGEND: Final = (
-    "edge\xa0unmarked  ✓accepted  ✗rejected  -not\xa0judged  →corrected  +bonus  "
+    "a\xa0sign\xa0holds\xa0until\xa0the\xa0next:  edge\xa0unmarked  ✓accepted  ✗rejected  -not\xa0judged  →corrected  +bonus  "
     f"{HEARD}by\xa0the\xa0sound\xa0(the\xa0model's\xa0own\xa0word)  "
     f"{JOINT}\xa0between\xa0tokens  {EOS}\xa0end"
 )
+LABELS_LEGEND: Final = "probability of a class by the model that decided its word, in %"
 _FIGURES: Final = {
     "margin": ("margin", "p(likeliest) - p(second)"),
     "logprob": ("logprob", "log-probability, nats"),
@@ -161,7 +162,7 @@ def threshold_of(settings: Mapping[str, object], *, waking: bool = False) -> flo
 def figures_legend(settings: Mapping[str, object]) -> str:
     """A legend: which figure stands under the words, and what marks a token that crosses the threshold."""
     name, meaning = _FIGURES.get(str(settings.get("gate")), ("entropy", "of each token, nats"))
-    return f"{name} {meaning}; blank: 0.00; !\xa0beyond the gate's threshold"
+    return f"{name} {meaning}; blank: 0.00; !\xa0crosses the gate's threshold"
 
 
 def against_sound(claims: Sequence[Claim]) -> Text:

@@ -63,8 +63,9 @@ def test_a_round_and_the_totals_say_why_it_was_escalated_and_what_that_brought()
         "the cloud verified 4 of 10 rounds (40%)",
         "accepted 7 of 20 drafted tokens (35%) · 3 corrections · 1 bonus",
         "20.8 tokens/s",
-        "✓accepted ✗rejected -not judged",
-        "entropy of each token, nats; blank: 0.00; ! beyond the gate's threshold",
+        "a sign holds until the next: edge unmarked ✓accepted ✗rejected -not judged",
+        "entropy of each token, nats; blank: 0.00; ! crosses the gate's threshold",
+        "labels probability of a class by the model that decided its word, in %",
     ):
         assert fact in found, fact
     assert "stopped by" not in found
