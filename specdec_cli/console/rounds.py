@@ -50,7 +50,8 @@ _LEAST_SHOWN: Final = 0.005  # of a figure, which else would read 0.00
 _EOS = re.compile(r"<\|(im_end|endoftext|eot_id|end_of_text|end|eos)\|>|</s>|<eos>")
 _CLAUSE_ENDS: Final = frozenset(",;:.!?，、；：。！？…")
 SIGNS_LEGEND: Final = (
-    "a\xa0sign\xa0holds\xa0until\xa0the\xa0next:  edge\xa0unmarked  ✓accepted  ✗rejected  -not\xa0judged  →corrected  +bonus  "
+    "a\xa0sign\xa0holds\xa0until\xa0the\xa0next:  "
+    "edge\xa0unmarked  ✓accepted  ✗rejected  -not\xa0judged  →corrected  +bonus  "
     f"{HEARD}by\xa0the\xa0sound\xa0(the\xa0model's\xa0own\xa0word)  "
     f"{JOINT}\xa0between\xa0tokens  {EOS}\xa0end"
 )
