@@ -68,7 +68,16 @@ class NextScores:
         first = len(text) - positions + 1
         known = self._known(text, first)
         if known < positions:
-            self._score(text, first, known, self._next_guess(text) if guesses else ())
+            guess = self._next_guess(text) if guesses else ()
+            scored, passes = [*text, *guess], self.session.work.encoder_passes
+            started = time.perf_counter()
+            logits = self.session.logits(scored, len(scored) - first - known + 1)
+            self._blocked_s += time.perf_counter() - started
+            self._stepped = self.session.work.encoder_passes == passes
+            rows, old = self.pipeline(scored, logits), slice(first - self._start, first - self._start + known)
+            self._keep(scored, torch.cat((self._rows[old], rows)) if known else rows, len(text), old)
+            if guess:
+                self._count(guessed=len(guess))
         elif len(text) > self._sure:
             self._count(guesses_kept=len(text) - self._sure)
             self._sure = len(text)
@@ -176,19 +185,6 @@ class NextScores:
         if not self._start <= first <= len(self._text):
             return 0
         return max(shared_length(self._text, text) - first + 1, 0)
-
-    def _score(self, text: Sequence[int], first: int, known: int, guess: tuple[int, ...]) -> None:
-        at, passes = first - self._start, self.session.work.encoder_passes
-        scored = [*text, *guess]
-        started = time.perf_counter()
-        logits = self.session.logits(scored, len(scored) - first - known + 1)
-        self._blocked_s += time.perf_counter() - started
-        rows = self.pipeline(scored, logits)
-        old = slice(at, at + known) if known else slice(0)
-        self._keep(scored, torch.cat((self._rows[old], rows)) if known else rows, len(text), old)
-        if guess:
-            self._count(guessed=len(guess))
-        self._stepped = self.session.work.encoder_passes == passes
 
     def _fetch(self, count: int) -> None:
         """Fetches the figures of the first `count` rows, unless they are there: those of all kept rows at once."""

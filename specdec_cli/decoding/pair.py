@@ -197,7 +197,7 @@ class Pair:
         """The next-token scores of a loaded model, with a fresh session; `banned`: which tokens the sound bans."""
         model, settings = self.local(role), config.decoding
         assert model is not None  # checked when the pair was made
-        session = Session(model, prompt, capacity(settings), self.vocab_size, engine)
+        session = (engine.session if engine else Session)(model, prompt, capacity(settings), self.vocab_size)
         guesses = self.guesses(role, config.instruction() if instruction is None else instruction, config)
         return NextScores(session, settings, stop_ids, guesses, banned)
 

@@ -26,6 +26,7 @@ from transformers.cache_utils import DynamicLayer
 
 from specdec_cli.errors import DecodingError, as_specdec_error
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 
 _log = logging.getLogger(__name__)
@@ -45,6 +46,20 @@ class _Job:
     wanted: _Wanted
     counted: bool  # whether the waiting thread counts as a clip at work
     future: Future[torch.Tensor] = field(default_factory=Future)
+
+
+class _JointSession(Session):
+    """A session whose forwards an engine makes, together with those of other clips."""
+
+    can_step = False
+
+    def __init__(self, engine: Engine, model: AudioLM, prompt: Prompt, capacity: int, vocab_size: int | None) -> None:
+        super().__init__(model, prompt, capacity, vocab_size)
+        self._engine = engine
+
+    def logits(self, text: Sequence[int], positions: int = 1) -> torch.Tensor:
+        """See the base class."""
+        return self._engine.logits(self, text, positions)
 
 
 class Engine(AbstractContextManager["Engine"]):
@@ -91,10 +106,12 @@ class Engine(AbstractContextManager["Engine"]):
                 if (left := session()) is not None:
                     left.close()
 
-    def register(self, session: Session) -> None:
-        """Notes a session of this thread's clip."""
+    def session(self, model: AudioLM, prompt: Prompt, capacity: int, vocab_size: int | None = None) -> Session:
+        """A session whose forwards are made here. It ends with the clip of this thread, if that is within `clip`."""
+        made = _JointSession(self, model, prompt, capacity, vocab_size)
         if (opened := getattr(self._local, "opened", None)) is not None:
-            opened.append(weakref.ref(session))
+            opened.append(weakref.ref(made))
+        return made
 
     def step_aside(self) -> AbstractContextManager[None]:
         """Within the block forwards of other clips do not wait for this thread."""
@@ -119,7 +136,7 @@ class Engine(AbstractContextManager["Engine"]):
         """See `Session.logits`; blocks until the scores are there."""
         if not session.is_read or not text:
             with self.encoder_turn():
-                return session.forward(text, positions)
+                return Session.logits(session, text, positions)
         job = _Job((session, tuple(text), positions), getattr(self._local, "counted", False))
         with self._lock:
             if self._closed:
@@ -190,7 +207,7 @@ def _forward(wanted: Sequence[_Wanted]) -> list[_Scores]:
     found: list[_Scores] = []
     for session, text, positions in wanted:
         try:
-            found.append(session.forward(text, positions))
+            found.append(Session.logits(session, text, positions))
         except BaseException as error:
             found.append(error)
     return found

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Final, Protocol
+from typing import ClassVar, Final
 
 import torch
 from transformers.cache_utils import Cache
@@ -20,35 +20,19 @@ UNREAD: Final = -1
 """In place of a token whose id is on the device alone."""
 
 
-class JointForwards(Protocol):
-    """Makes the forwards of several clips together; see `models.engine`."""
-
-    def register(self, session: Session) -> None:
-        """Notes a session of this thread's clip."""
-
-    def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
-        """See `Session.logits`; blocks until the scores are there."""
-
-
 class Session:
     """A model's state for one clip: the prompt, and the part of the text whose keys and values are cached.
 
     Args:
         capacity: most tokens that will follow the prompt at any time, drafts included.
         vocab_size: ids from `vocab_size` on are never scored; None: the tokenizer's number of ids.
-        engine: makes the forwards, together with those of other clips; None: the session makes its own.
 
     Raises ContextError if prompt and text together would not fit into the model's context.
     """
 
-    def __init__(
-        self,
-        model: AudioLM,
-        prompt: Prompt,
-        capacity: int,
-        vocab_size: int | None = None,
-        engine: JointForwards | None = None,
-    ) -> None:
+    can_step: ClassVar[bool] = True  # whether `step` may be called
+
+    def __init__(self, model: AudioLM, prompt: Prompt, capacity: int, vocab_size: int | None = None) -> None:
         context = model.processor.context
         if len(prompt.ids) + capacity > context:
             raise ContextError(
@@ -62,9 +46,6 @@ class Session:
         self.cache: Cache | None = None  # None: the prompt has not been fed
         self.fed: list[int] = []  # text tokens that are cached
         self._after_prompt: torch.Tensor | None = None
-        self._engine = engine
-        if engine is not None:
-            engine.register(self)
 
     @property
     def is_read(self) -> bool:
@@ -84,17 +65,13 @@ class Session:
     def logits(self, text: Sequence[int], positions: int = 1) -> torch.Tensor:
         """Scores what follows the last `positions` (1 to len(text) + 1) prefixes of prompt + text, drafts included.
 
-        Returns float32 [positions, vocab_size] raw logits, placeholders at -inf; row i is the distribution after
-        text[: len(text) - positions + 1 + i]. On a GPU they may not have been computed yet; whoever reads them checks
-        that they are finite.
+        The forward reads prompt and audio, too, if they are not cached. Returns float32 [positions, vocab_size] raw
+        logits, placeholders at -inf; row i is the distribution after text[: len(text) - positions + 1 + i]. On a GPU
+        they may not have been computed yet; whoever reads them checks that they are finite.
         """
-        return self.forward(text, positions) if self._engine is None else self._engine.logits(self, text, positions)
-
-    def forward(self, text: Sequence[int], positions: int) -> torch.Tensor:
-        """What `logits` returns, by a forward of this clip only, prompt and audio included if they are not cached."""
         if not torch.is_inference_mode_enabled():  # the loop enters it once a block: for one token it costs too much
             with torch.inference_mode():
-                return self.forward(text, positions)
+                return Session.logits(self, text, positions)
         lacking = self.align(text, positions)
         reading, start = self.cache is None, self.length
         if not lacking and not reading:
@@ -129,7 +106,7 @@ class Session:
     def step(self, token: torch.Tensor) -> torch.Tensor:
         """The raw logits [1, vocab_size] after one more token, int64 [1] on the device, which the host has not read.
 
-        The prompt must be cached, and no engine be at work (`can_step`). Before any call but `step`, `fill_in` follows.
+        The prompt must be cached, and `can_step` true. Before any call but `step`, `fill_in` follows.
         """
         assert self.cache is not None
         started, at = time.perf_counter(), self.length
@@ -144,11 +121,6 @@ class Session:
     def fill_in(self, ids: Sequence[int]) -> None:
         """Fills in the ids of the last tokens that `step` has fed."""
         self.fed[-len(ids) :] = ids
-
-    @property
-    def can_step(self) -> bool:
-        """Whether `step` may be called: no engine makes this clip's forwards."""
-        return self._engine is None
 
     def prefill(self) -> None:
         """Reads the clip and the prompt ahead of need."""

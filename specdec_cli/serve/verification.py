@@ -130,7 +130,7 @@ class Service:
 
     def _held(self, id_: str, clip: wire.ClipRequest, tensors: wire.Tensors) -> HeldClip:
         prompt, model = Prompt(tuple(clip.prompt_ids), tensors), self._model
-        session = Session(model, prompt, clip.capacity, clip.vocab_size, self._engine)
+        session = self._engine.session(model, prompt, clip.capacity, clip.vocab_size)
         name, most = model.weights or model.name, clip.guess_tokens
         key = key_of(name, "cloud", prompt.ids)
         guesses = Guesses(self._guess_table, key, most, clip.longest)

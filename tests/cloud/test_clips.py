@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -53,19 +52,16 @@ def test_no_clip_is_read_whose_client_left_while_it_waited_for_the_encoder(monke
     first, second = (SimpleNamespace(is_read=False, name=name) for name in ("first", "second"))
     left = threading.Event()
 
-    def reads(session: Any) -> Callable[..., None]:
-        def forward(*_: object) -> None:
-            read.append(session.name)
-            turn.wait(WAIT_S)  # the encoder is busy
-            turn.wait(WAIT_S)
-
-        return forward
+    def reads(session: Any, *_: object) -> None:
+        read.append(session.name)
+        turn.wait(WAIT_S)  # the encoder is busy
+        turn.wait(WAIT_S)
 
     def ask(session: Any, left: threading.Event) -> None:
         with engine.request(left):
             engine.logits(session, (), 1)
 
-    first.forward, second.forward = reads(first), reads(second)
+    monkeypatch.setattr("specdec_cli.models.session.Session.logits", reads)
     monkeypatch.setattr(engine, "_encoding", threading.BoundedSemaphore(1))
     with engine, ThreadPoolExecutor(2) as threads:
         reading = threads.submit(ask, first, threading.Event())
