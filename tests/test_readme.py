@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from specdec_cli.cli.app import COMMANDS, load
+from specdec_cli.cli.app import COMMANDS, command_named
 from specdec_cli.config import SETTINGS
 from tests.mini_pair import captioner
 
@@ -67,7 +67,7 @@ def test_options_and_settings_of_command_lines_are_there(page):
     if page.name == "CHANGELOG.md":  # it names what went
         return
     for name, *words in command_lines(page):
-        command = load(name)
+        command = command_named(name)
         taken = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
         given = [word.partition("=")[0] for word in words if re.match("--?[a-z]", word)]
         assert name == "config" or set(given) <= taken, (name, words)

@@ -194,7 +194,7 @@ def variants(clips: Sequence[Clip], seed: int) -> Iterator[tuple[str, Waveform, 
 
 def captioned(captioner: Captioner, files: Sequence[InputFile]) -> list[Transcript]:
     """The transcripts of recordings, captioned as by `specdec batch`."""
-    outcomes = list(LocalBackend(captioner, batch_size=None, workers=2).run(map(Task, files), lambda: False))
+    outcomes = list(LocalBackend(captioner, batch_size=None, workers=2).outcomes(map(Task, files), lambda: False))
     return [outcome.line for outcome in outcomes if outcome.line is not None]
 
 

@@ -71,7 +71,7 @@ def _in_fresh_process(asked: dict[str, Any]) -> None:
     """Starts, captions, and prints the parts as JSON."""
     parts: Times = {"interpreter": (_ms(time.monotonic() - asked["began"]), _ms(time.process_time()))}
     with _part(parts, "command"):
-        from specdec_cli.cli.app import prepare_process
+        from specdec_cli.cli.process import prepare_process
         from specdec_cli.config import load_config, parse_setting
 
         prepare_process()

@@ -56,7 +56,7 @@ class Worker:
 
     def caption(self, tasks: list[Task]) -> list[Outcome]:
         """The outcomes of the tasks, but for those that were not begun before a stop."""
-        return list(self._backend.run(tasks, lambda: self._stopped))
+        return list(self._backend.outcomes(tasks, lambda: self._stopped))
 
     def stop(self) -> None:
         """Begins nothing more. Runs while `caption` does."""
@@ -110,7 +110,7 @@ class RayBackend:
         for other in others:
             self._require_same(other)
 
-    def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
+    def outcomes(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
         """See `Backend`. Outcomes come in chunks, as actors finish them or are stopped.
 
         Raises:

@@ -1,16 +1,19 @@
-"""What a run is asked for: the recordings, the settings, and the file of its transcripts."""
+"""A job: recordings to caption by settings, into a file. It captions what that file lacks, writes and counts."""
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Final
 
+from specdec_cli import interrupts
 from specdec_cli.captioning.output_file import Check, Output, Task, accepting
-from specdec_cli.captioning.tasks import find_tasks
+from specdec_cli.captioning.tasks import Backend, Outcome, Progress, Wholes, without_models
 from specdec_cli.config import Config
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.find import Paths
@@ -20,7 +23,7 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.prompts import Language
 from specdec_cli.transcript.lines import Line
 from specdec_cli.transcript.records import Transcript
-from specdec_cli.transcript.shared import SharedFields
+from specdec_cli.transcript.shared import SharedFields, loaded_changes
 
 _REMEMBERED: Final = 500
 """The latest transcripts of a file, from which tokens are guessed."""
@@ -82,10 +85,18 @@ class Job:
         return accepting(self.shared, self._prompting)
 
     def tasks(self, stored: Output) -> list[Task]:
-        """The recordings to caption, compared with what the output holds of them."""
+        """The recordings to caption, compared with what the output holds of them: the first `limit`.
+
+        Without `inputs`, all that failed before; with `only_failed`, those alone. A degraded caption counts as failed.
+        """
         audio = self.config.audio
         cuts = Cuts.of_config(audio) if audio.cuts_path is not None and audio.cuts_path.is_dir() else None
-        return find_tasks(self.inputs, stored, limit=self.limit, only_failed=self.only_failed, cuts=cuts)
+        given = stored.failed() if self.inputs is None else self.inputs
+        if cuts is not None:
+            cuts.expect(item.path for item in given)
+        digest_of = (lambda _: None) if cuts is None else cuts.digest
+        tasks = (stored.find(item, again=self.only_failed, cuts=digest_of(item.path)) for item in given)
+        return list(islice((task for task in tasks if task.failed or not self.only_failed), self.limit))
 
     def earlier(self) -> Iterator[Transcript]:
         """The latest transcripts of the file that is resumed."""
@@ -101,3 +112,74 @@ class Job:
             return (self.config.prompt.language, self.config.instruction()) if known else None
         row = self.inputs.rows.get(line.key)
         return None if row is None else row.language_and_prompt(self.config)
+
+
+class Sink:
+    """What becomes of outcomes; this one counts them.
+
+    Attributes:
+        counts: of the run so far.
+        refused: exit code if no recording could be opened, in which case nothing is written; else 0.
+        moved: recordings done before that have another name by now.
+        renamed: recordings done before of which the manifest has another speaker or text.
+    """
+
+    def __init__(self) -> None:
+        self.counts, self.refused, self.renamed, self.moved = Progress(), 0, 0, 0
+
+    def take(self, outcome: Outcome, stored: Output) -> None:
+        """An outcome, before it is written."""
+
+    def wrote(self) -> None:
+        """The outcome is in the output and in the counts."""
+
+    def begun(self) -> None:
+        """The models are loaded."""
+
+    def stopped(self) -> bool:
+        """Whether nothing more is to be begun; it is called often, and may raise an error that ends the run."""
+        return False
+
+
+def caption_missing(job: Job, opening: AbstractContextManager[Backend], sink: Sink) -> None:
+    """Captions what the output of a job lacks. If that is anything, the block of `opening` loads the models.
+
+    Raises:
+        TranscriptError: the output holds something else, or cannot be written.
+        SpecdecError: the models cannot be loaded.
+    """
+    with Output(job.transcripts, job.accepts(), overwrite=job.overwrite) as stored:
+        sink.moved = 0 if job.inputs is None else stored.follow(job.inputs)
+        tasks = [] if job.listens else job.tasks(stored)
+        sink.counts.total = len(tasks)
+        sink.renamed = sum(task.renamed for task in tasks) if job.names_people else 0
+        if not job.listens and (outcomes := without_models(tasks, job.shared)) is not None:
+            _settle(tasks, outcomes, stored, sink)
+            return
+        wholes = Wholes()
+        with opening as backend:
+            sink.counts.started = time.monotonic()  # so that the rate leaves loading out
+            stored.require(lambda line: loaded_changes(line.head, backend.shared, ("dtype", "weights")))
+            sink.begun()
+            left = takewhile(lambda _: not sink.stopped(), tasks)
+            with closing(backend.outcomes(left, sink.stopped)) as ended:
+                for outcome in ended:
+                    interrupts.check()  # which may have ended a call of it
+                    _keep(outcome, stored, sink, wholes)
+
+
+def _settle(tasks: Sequence[Task], outcomes: Sequence[Outcome], stored: Output, sink: Sink) -> None:
+    """Keeps the outcomes of tasks that are all done, or cannot be opened; of a first run that has none, nothing."""
+    if not any(task.lines for task in tasks):
+        sink.refused = max((outcome.error.status for outcome in outcomes if outcome.error), default=0)
+    for task, outcome in zip(tasks, outcomes, strict=True):
+        _keep(outcome, stored, sink, Wholes(), write=not (sink.refused or task.lines))
+
+
+def _keep(outcome: Outcome, stored: Output, sink: Sink, wholes: Wholes, *, write: bool = True) -> None:
+    outcome = wholes.complete(outcome, lambda: stored.transcripts(stored.find(outcome.item)))
+    sink.take(outcome, stored)
+    if write and outcome.line is not None:
+        stored.add(outcome.item.key, outcome.line)
+    sink.counts.add(outcome)
+    sink.wrote()

@@ -1,4 +1,4 @@
-"""Captioning from this machine: many clips at a time, by a loaded or a remote pair, or one by one in a live view."""
+"""Captioning many clips at a time from this machine, by a loaded or a remote pair."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from specdec_cli import interrupts
-from specdec_cli.captioning.loader import SIGNAL_S, Loader, Prepared, Take, prepare
 from specdec_cli.captioning.output_file import Task
+from specdec_cli.captioning.preparing import Prepared, prepare
+from specdec_cli.captioning.read_ahead import SIGNAL_S, ReadAhead, Take
 from specdec_cli.captioning.tasks import Outcome, Stopped
 from specdec_cli.errors import as_specdec_error
-from specdec_cli.transcript.updates import Update
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
@@ -29,8 +28,6 @@ AUTO_BATCH_SIZE: Final = 16  # clips decoded together by a loaded pair by defaul
 MOST_IN_FLIGHT: Final = 256  # clips under way at servers by default, at most
 _FIRST: Final = 4  # under way until one is done, so that a first caption is soon there
 _LOOK_S: Final = 0.01  # between two looks for another clip that is ready
-
-Show = Callable[[Update], None]
 
 
 class LocalBackend:
@@ -54,10 +51,10 @@ class LocalBackend:
         self._prepare = partial(prepare, captioner)
         self.pace = Pace((batch_size or AUTO_BATCH_SIZE) if self._pair.loaded else in_flight)
 
-    def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
+    def outcomes(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
         """See `Backend`. Tasks are taken in threads of its own."""
-        with Loader(tasks, self._prepare, stopped, workers=self._workers) as loader:
-            yield from self.decode(loader.take, stopped)
+        with ReadAhead(tasks, self._prepare, stopped, workers=self._workers) as ahead:
+            yield from self.decode(ahead.take, stopped)
 
     def decode(self, take: Take, stopped: Stopped = lambda: False) -> Generator[Outcome]:
         """The outcome of each clip, in order of finishing; closing the generator ends all that is under way.
@@ -111,36 +108,9 @@ def _caption(clip: Prepared, shared: Engine | None, results: queue.SimpleQueue[O
     try:
         with nullcontext() if shared is None else shared.clip():
             line = clip.run.finish(shared)
-    except BaseException as error:  # a panic of an extension is no Exception, and `run` waits for every clip
+    except BaseException as error:  # a panic of an extension is no Exception, and `decode` waits for every clip
         line = clip.run.failed(as_specdec_error(error, _log))
     results.put(replace(clip.outcome, line=line))
-
-
-class WatchedBackend:
-    """Captions tasks one after the other, in the thread that asks for them; `show` gets every update."""
-
-    def __init__(self, captioner: Captioner, show: Show) -> None:
-        self.shared, self._captioner, self._show = captioner.shared, captioner, show
-
-    def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
-        """See `Backend`."""
-        for task in tasks:
-            if stopped():
-                return
-            for ready in prepare(self._captioner, task):
-                yield ready if isinstance(ready, Outcome) else watched(ready, self._show)
-
-
-def watched(clip: Prepared, show: Show) -> Outcome:
-    """Captions a clip and shows its updates. An error is in the outcome."""
-    try:
-        for update in clip.run.updates():
-            show(update)
-        return replace(clip.outcome, line=clip.run.finish())
-    except Exception as unforeseen:
-        interrupts.check()  # which may have ended a call
-        error = as_specdec_error(unforeseen)
-        return replace(clip.outcome, line=clip.run.failed(error), error=error)
 
 
 class Pace:

@@ -7,23 +7,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from specdec_cli.captioning.output_file import Output, Task
+from specdec_cli.captioning.output_file import Task
+from specdec_cli.config import Config
 from specdec_cli.errors import AudioContentError, SpecdecError
 from specdec_cli.inputs.find import all_unreadable
 from specdec_cli.inputs.recording import InputFile, Key
+from specdec_cli.labels import Lexicon
 from specdec_cli.transcript.recorder import whole_of
+from specdec_cli.transcript.records import Transcript
+from specdec_cli.transcript.shared import SharedFields
 from specdec_cli.types import Flag
-
-if TYPE_CHECKING:
-    from specdec_cli.config import Config
-    from specdec_cli.inputs.cuts import Cuts
-    from specdec_cli.inputs.manifest import Inputs
-    from specdec_cli.labels import Lexicon
-    from specdec_cli.transcript.records import Transcript
-    from specdec_cli.transcript.shared import SharedFields
 
 LISTED: Final = 20
 """Failures that are kept for the list at the end; the output has them all."""
@@ -65,7 +60,7 @@ class Backend(Protocol):
     @property
     def shared(self) -> SharedFields: ...
 
-    def run(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
+    def outcomes(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
         """The outcome of each piece, in order of finishing, until there are no more tasks.
 
         Once `stopped`, only what has begun is finished; closing the generator ends that too. Tasks are taken one at a
@@ -212,21 +207,6 @@ class Wholes:
         lines = [*(earlier() if outcome.of < line.pieces else ()), *self._lines.pop(key)]
         del self._ended[key]
         return replace(outcome, line=line.model_copy(update={"whole": whole_of(lines)}))
-
-
-def find_tasks(
-    inputs: Inputs | None, output: Output, *, limit: int | None, only_failed: bool, cuts: Cuts | None = None
-) -> list[Task]:
-    """A task for each recording, the first `limit` of them; without `inputs`, for each that failed before.
-
-    `only_failed` takes only those that failed before. Degraded captions count as failed then. `cuts`: a folder of them.
-    """
-    given = output.failed() if inputs is None else inputs
-    if cuts is not None:
-        cuts.expect(item.path for item in given)
-    digest_of = (lambda _: None) if cuts is None else cuts.digest
-    tasks = (output.find(item, again=only_failed, cuts=digest_of(item.path)) for item in given)
-    return list(islice((task for task in tasks if task.failed or not only_failed), limit))
 
 
 def without_models(tasks: Sequence[Task], shared: SharedFields) -> list[Outcome] | None:

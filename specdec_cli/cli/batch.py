@@ -2,21 +2,25 @@
 
 # no postponed annotations: see `specdec_cli.cli.options`
 
-from contextlib import ExitStack
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar, Final
 
-from specdec_cli.captioning.run import Sink, run
+from specdec_cli.captioning.job import Job, Sink, caption_missing
+from specdec_cli.captioning.local import LocalBackend
+from specdec_cli.captioning.output_file import Task
+from specdec_cli.captioning.tasks import ActorSettings, Backend, Outcome, Stopped
 from specdec_cli.cli import options
-from specdec_cli.cli.captions import Recordings, asked_by, command_line, status, warn_of_names
-from specdec_cli.cli.command_run import display
+from specdec_cli.cli.captions import LoadedHere, Recordings, asked_by, command_line, status, warn_of_names
+from specdec_cli.cli.command_run import display, require_cloud
 from specdec_cli.cli.ending import Interruption, interruptible
-from specdec_cli.cli.engines import OnRay, Together
 from specdec_cli.cli.outputs import Outputs
 from specdec_cli.console.progress import show_counts, show_failures, show_totals, show_warnings
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
+from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.text import show
 
 _MOST_CLIPS: Final = 1024  # each is a thread
@@ -41,11 +45,11 @@ class BatchCommand(Recordings):
         if self.ray and resolved.chosen("runtime.in_flight"):
             raise ConfigError("runtime.in_flight has no effect on a Ray cluster.", hint="Leave it out.")
         with display(self, resolved=resolved) as view:
-            engine = OnRay(job, view, size) if self.ray else Together(job, view, size)
+            backend = (_on_ray if self.ray else _Together)(job, view, size)
             try:
                 with ExitStack() as stack:
                     sink = _Counter(view, stack, fails_fast=job.config.runtime.fail_fast)
-                    run(job, engine, sink)
+                    caption_missing(job, backend, sink)
             finally:
                 written = outputs.write(job, view)
             warn_of_names(view, job, sink)
@@ -83,6 +87,36 @@ class _Counter(Sink):
         """Whether a failure or Ctrl-C ends the batch."""
         asked = self._interruption is not None and self._interruption.check()
         return asked or (self._fails_fast and self.counts.failed > 0)
+
+
+class _Together(LoadedHere):
+    """Captions several clips at a time; `batch_size` as of `LocalBackend`."""
+
+    runs_long = True
+
+    def __init__(self, job: Job, view: View, batch_size: int | None) -> None:
+        super().__init__(job, view)
+        self._size = batch_size
+
+    def outcomes(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
+        """See `Backend`."""
+        runtime = self.job.config.runtime
+        flight = None if runtime.in_flight == "auto" else runtime.in_flight
+        local = LocalBackend(self.captioner, batch_size=self._size, workers=runtime.readers, in_flight=flight)
+        yield from local.outcomes(tasks, stopped)
+
+
+@contextmanager
+def _on_ray(job: Job, view: View, batch_size: int | None) -> Iterator[Backend]:
+    """Captions with the models of a Ray cluster; `batch_size` as of `LocalBackend`."""
+    from specdec_cli.captioning.cluster import cluster
+
+    if (cuts := Cuts.of_config(job.config.audio)) is not None:  # what is refused here, every actor would refuse
+        cuts.expect(job.recordings)
+    work = ActorSettings(job.config, job.lexicon, batch_size, job.recordings)
+    with cluster(work, view.loading) as backend:
+        require_cloud(backend.shared, degrades=job.config.decoding.degrades)
+        yield backend
 
 
 def _conclude(view: View, sink: _Counter, outputs: Outputs) -> None:

@@ -2,14 +2,19 @@
 
 # no postponed annotations: see `specdec_cli.cli.options`
 
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from specdec_cli.captioning.run import run
+from specdec_cli import interrupts
+from specdec_cli.captioning.job import caption_missing
+from specdec_cli.captioning.output_file import Task
+from specdec_cli.captioning.preparing import prepare
+from specdec_cli.captioning.tasks import Outcome, Stopped
 from specdec_cli.cli import options
-from specdec_cli.cli.captions import Printer, Recordings, asked_by, conclude_clips, status, warn_of_names
+from specdec_cli.cli.captions import LoadedHere, Printer, Recordings, asked_by, conclude_clips, status, warn_of_names
 from specdec_cli.cli.command_run import display
-from specdec_cli.cli.engines import OneByOne
+from specdec_cli.errors import as_specdec_error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +34,33 @@ class CaptionCommand(options.WatchingOptions, Recordings):
             sink = Printer(view, json=self.json, named=job.several, cut=job.config.audio.segment is not None)
             ended = written = False
             try:
-                run(job, OneByOne(job, view), sink)
+                caption_missing(job, _OneByOne(job, view), sink)
                 ended = True
             finally:
                 conclude_clips(view, sink.counts, outputs, ended=ended)
                 written = outputs.write(job, view)
             warn_of_names(view, job, sink)
             return status(sink, written=written)
+
+
+class _OneByOne(LoadedHere):
+    """Captions one clip after the other in a live view."""
+
+    def outcomes(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
+        """See `Backend`. Tasks are taken in the caller's thread."""
+        for task in tasks:
+            if stopped():
+                return
+            for ready in prepare(self.captioner, task):
+                if isinstance(ready, Outcome):
+                    yield ready
+                    continue
+                try:
+                    for update in ready.run.updates():
+                        self.view.show(update)
+                    outcome = replace(ready.outcome, line=ready.run.finish())
+                except Exception as unforeseen:
+                    interrupts.check()  # which may have ended a call
+                    error = as_specdec_error(unforeseen)
+                    outcome = replace(ready.outcome, line=ready.run.failed(error), error=error)
+                yield outcome

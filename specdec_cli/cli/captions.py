@@ -6,12 +6,12 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
-from specdec_cli.captioning.job import Job
+from specdec_cli.captioning.job import Job, Sink
 from specdec_cli.captioning.output_file import Output
-from specdec_cli.captioning.run import Sink
 from specdec_cli.captioning.tasks import Outcome, Progress
+from specdec_cli.cli.command_run import load_captioner
 from specdec_cli.cli.options import CaptioningOptions, RecordingOptions
 from specdec_cli.cli.outputs import Outputs
 from specdec_cli.config import ResolvedConfig
@@ -25,6 +25,10 @@ from specdec_cli.inputs.manifest import Inputs
 from specdec_cli.labels import Lexicon
 from specdec_cli.targets import Targets
 from specdec_cli.transcript import Transcript
+from specdec_cli.transcript.shared import SharedFields
+
+if TYPE_CHECKING:
+    from specdec_cli.captioner import Captioner
 
 
 class Recordings(CaptioningOptions, RecordingOptions):
@@ -96,6 +100,36 @@ def require_stdout() -> None:
     """Raises ConfigError if captions are to be printed, and stdout is closed."""
     if not sys.stdout.writable():
         raise ConfigError("Standard output is closed, and captions go there.", hint="Name a file: --output FILE")
+
+
+class LoadedHere:
+    """The models of this machine, loaded when the block begins; the base of what captions with them, see `Backend`.
+
+    Attributes:
+        captioner: with these models, within the block. It guesses from the transcripts that are resumed.
+    """
+
+    runs_long: ClassVar[bool] = False  # whether compiling pays
+    captioner: Captioner
+
+    def __init__(self, job: Job, view: View) -> None:
+        self.job, self.view = job, view
+
+    def __enter__(self) -> Self:
+        job, earlier = self.job, list(self.job.earlier())  # refused before anything that takes seconds
+        recordings, runs_long = job.recordings, self.runs_long
+        self.captioner = load_captioner(job.config, self.view, job.lexicon, recordings=recordings, runs_long=runs_long)
+        for transcript in earlier:
+            self.captioner.remember(transcript)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.captioner.close()
+
+    @property
+    def shared(self) -> SharedFields:
+        """See `Backend`."""
+        return self.captioner.shared
 
 
 class Printer(Sink):

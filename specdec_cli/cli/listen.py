@@ -4,27 +4,23 @@
 
 import math
 import time
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
+from specdec_cli import interrupts
 from specdec_cli.audio.microphone import Microphone, Utterance, devices
 from specdec_cli.audio.samples import Floats
-from specdec_cli.captioning.job import Job
-from specdec_cli.captioning.loader import Prepared
-from specdec_cli.captioning.local import watched
+from specdec_cli.captioning.job import Job, caption_missing
 from specdec_cli.captioning.output_file import Task
-from specdec_cli.captioning.run import run
-from specdec_cli.captioning.tasks import Backend, Outcome, Stopped
+from specdec_cli.captioning.tasks import Outcome, Stopped
 from specdec_cli.cli import options
-from specdec_cli.cli.captions import Printer, conclude_clips, require_stdout, status
+from specdec_cli.cli.captions import LoadedHere, Printer, conclude_clips, require_stdout, status
 from specdec_cli.cli.command_run import display
 from specdec_cli.cli.ending import interruptible
-from specdec_cli.cli.engines import loaded
 from specdec_cli.cli.outputs import Outputs
 from specdec_cli.config import ResolvedConfig
 from specdec_cli.console.plain import write_line
@@ -38,7 +34,7 @@ from specdec_cli.times import seconds
 
 if TYPE_CHECKING:
     from specdec_cli.audio.samples import AudioPiece
-    from specdec_cli.captioner import Captioner
+    from specdec_cli.run import Run
 
 _OF_FILES: Final = {"segment": None, "start_s": None, "end_s": None}
 """Settings that are about files: what a microphone records is always cut at pauses."""
@@ -79,7 +75,7 @@ class ListenCommand(options.WatchingOptions, options.CaptioningOptions):
         with display(self, resolved=None if self.json else resolved) as view:
             sink, ended = Printer(view, json=self.json, named=False, cut=True), False
             try:
-                run(job, _Listening(job, view, microphone, self.save), sink)
+                caption_missing(job, _Listening(job, view, microphone, self.save), sink)
                 ended = True
             finally:
                 conclude_clips(view, sink.counts, outputs, ended=ended)
@@ -101,33 +97,17 @@ class ListenCommand(options.WatchingOptions, options.CaptioningOptions):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Listening:
-    """The models of this machine, which caption each utterance as it ends; `save`: the folder of --save."""
+class _Listening(LoadedHere):
+    """Captions each utterance as it ends. It takes no tasks, and ends with Ctrl-C; `save`: the folder of --save."""
 
-    job: Job
-    view: View
-    microphone: Microphone
-    save: Path | None
-
-    @contextmanager
-    def opened(self) -> Iterator[Backend]:
-        """See `BackendSource`."""
-        with loaded(self.job, self.view, runs_long=False) as captioner:
-            yield _Utterances(captioner, self.view, self.microphone, self.save)
-
-
-class _Utterances:
-    """See `Backend`; it takes no tasks, and ends with Ctrl-C."""
-
-    def __init__(self, captioner: "Captioner", view: View, microphone: Microphone, save: Path | None) -> None:
-        self.shared, self._captioner, self._view = captioner.shared, captioner, view
+    def __init__(self, job: Job, view: View, microphone: Microphone, save: Path | None) -> None:
+        super().__init__(job, view)
         self._microphone, self._save = microphone, save
         self._name = f"microphone-{datetime.now():%Y%m%d-%H%M%S}"
 
-    def run(self, _tasks: Iterable[Task], _stopped: Stopped) -> Generator[Outcome]:
+    def outcomes(self, _tasks: Iterable[Task], _stopped: Stopped) -> Generator[Outcome]:
         """The outcome of each utterance."""
-        view, captioner = self._view, self._captioner
+        view, captioner = self.view, self.captioner
         stopping = partial(view.stopping, "captioning what was said")
         with interruptible(stopping) as ending, self._microphone as microphone:
             view.say(f"listening to {microphone.name}; Ctrl-C ends")
@@ -142,24 +122,29 @@ class _Utterances:
         file = None if self._save is None else self._saved(utterance, self._save)
         outcome = self._caption(utterance.piece, file)
         if utterance.lost and outcome.line is not None:
-            self._view.warn(f"{_LOST.capitalize()}: close other programs, or take a smaller model.")
+            self.view.warn(f"{_LOST.capitalize()}: close other programs, or take a smaller model.")
             line = outcome.line.model_copy(update={"warnings": (*outcome.line.warnings, _LOST)})
             outcome = replace(outcome, line=line)
         return outcome
 
     def _caption(self, cut: "AudioPiece", file: str | None) -> Outcome:
         """Captions an utterance from its file, or from memory, and shows every update."""
-        item, captioner = InputFile(file or self._name), self._captioner
+        item, captioner = InputFile(file or self._name), self.captioner
+        run: Run | None = None
         try:
             if file is None:
                 rate = captioner.sampling_rate
-                clip = captioner.run_samples(cut.samples, rate, name=self._name, start_s=cut.start_s)
+                run = captioner.run_samples(cut.samples, rate, name=self._name, start_s=cut.start_s)
             else:
-                clip = next(captioner.runs(file))
+                run = next(captioner.runs(file))
+            for update in run.updates():
+                self.view.show(update)
+            return Outcome(item, run.finish())
         except Exception as unforeseen:
+            interrupts.check()  # which may have ended a call
             error = as_specdec_error(unforeseen)
-            return Outcome(item, captioner.shared.error_line(item, error), error=error)
-        return watched(Prepared(Outcome(item), clip), self._view.show)
+            line = captioner.shared.error_line(item, error) if run is None else run.failed(error)
+            return Outcome(item, line, error=error)
 
     def _saved(self, utterance: Utterance, folder: Path) -> str:
         """Writes an utterance as 16-bit FLAC; the file's name holds its start in seconds."""
@@ -169,7 +154,7 @@ class _Utterances:
         with writing(path):
             folder.mkdir(parents=True, exist_ok=True)
             with path.open("xb") as file:
-                rate = self._captioner.sampling_rate
+                rate = self.captioner.sampling_rate
                 soundfile.write(file, utterance.piece.samples, rate, "PCM_16", format="FLAC")
         return str(path)
 

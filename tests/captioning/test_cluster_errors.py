@@ -55,7 +55,7 @@ def captioned(*actors: SimpleNamespace, stopped: Stopped = lambda: False) -> lis
     wait = lambda running, timeout: (running[:1], running[1:])  # noqa: E731
     ray = SimpleNamespace(get=get, wait=wait, exceptions=SimpleNamespace(RayError=RayError))
     tasks = [Task(InputFile(f"{n}.wav")) for n in range(3 * CHUNK)]
-    return list(RayBackend(ray, list(actors), None).run(tasks, stopped))
+    return list(RayBackend(ray, list(actors), None).outcomes(tasks, stopped))
 
 
 def test_every_actor_s_models_are_compared_also_when_it_was_started_again():
@@ -80,7 +80,7 @@ def test_a_stop_ends_the_chunk_that_a_node_is_at():
             ended.append(stopped())
             yield Outcome(task.item)
 
-    worker._backend = SimpleNamespace(run=run)
+    worker._backend = SimpleNamespace(outcomes=run)
     node = actor("1")
     node.stop = SimpleNamespace(remote=worker.stop)
     assert len(captioned(node, stopped=iter([False, *[True] * 9]).__next__)) == CHUNK

@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.captioning.loader import Prepared, Take, prepare
 from specdec_cli.captioning.local import LocalBackend
 from specdec_cli.captioning.output_file import Task
+from specdec_cli.captioning.preparing import Prepared, prepare
+from specdec_cli.captioning.read_ahead import Take
 from specdec_cli.cloud.connection import Connection
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.inputs.recording import InputFile

@@ -14,7 +14,7 @@ import pytest
 
 from specdec_cli.captioning.output_file import Task
 from specdec_cli.captioning.tasks import Outcome, Stopped
-from specdec_cli.cli.app import load
+from specdec_cli.cli.app import command_named
 from specdec_cli.config import load_config
 from specdec_cli.errors import SpecdecError
 from specdec_cli.labels import Lexicon
@@ -41,7 +41,7 @@ class Stub:
 
     shared = SimpleNamespace(models=MADE["models"], settings={})
 
-    def run(self, tasks: Iterable[Task], _: Stopped) -> Iterator[Outcome]:
+    def outcomes(self, tasks: Iterable[Task], _: Stopped) -> Iterator[Outcome]:
         return (Outcome(task.item, line(task.item.path, task.item.id)) for task in tasks)
 
 
@@ -51,7 +51,7 @@ def line(path: str | Path, id_: str | None = None) -> Transcript:
 
 @pytest.fixture
 def stubbed(monkeypatch) -> None:
-    monkeypatch.setattr("specdec_cli.cli.engines.Together.opened", lambda _: nullcontext(Stub()))
+    monkeypatch.setattr("specdec_cli.cli.batch._Together", lambda *_: nullcontext(Stub()))
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         monkeypatch.delenv(name, raising=False)
 
@@ -113,7 +113,7 @@ def run(rng: random.Random) -> None:
     }
     flags = ["--recursive"] * recursive + ["--retry-failed"] * retry + []
     valued = [f"{name}={value}" for name, value in options.items() if value is not None]
-    load("batch").main(["--mode=edge", "-q", *flags, *valued, "--", *given], standalone_mode=False).run()
+    command_named("batch").main(["--mode=edge", "-q", *flags, *valued, "--", *given], standalone_mode=False).run()
 
 
 @pytest.mark.parametrize("cases", [range(40), slow(range(40, 1000))], ids=str)

@@ -269,7 +269,7 @@ def test_the_pace_counts_from_when_models_are_loaded(run, clips, monkeypatch):
         loaded.append(time.monotonic())
         return found
 
-    monkeypatch.setattr("specdec_cli.captioning.run.Progress", counts)
+    monkeypatch.setattr("specdec_cli.captioning.job.Progress", counts)
     monkeypatch.setattr(Captioner, "load", slowly)
     assert run(clips / "ann").code == 0
     assert (len(made), len(loaded)) == (1, 1)

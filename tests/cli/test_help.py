@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli import __version__
-from specdec_cli.cli.app import COMMANDS, CONTEXT, EXIT_CODES, load
+from specdec_cli.cli.app import COMMANDS, CONTEXT, EXIT_CODES, command_named
 from tests.cli.harness import environment, process
 
 HEAVY = ("torch", "transformers", "tokenizers", "av", "soundfile", "scipy")
@@ -89,8 +89,8 @@ def test_help_of_a_command_is_at_most_60_lines_of_100_characters_with_three_exam
 
 
 def test_every_example_is_a_command_line_that_is_taken():
-    commands = {name: load(name) for name in COMMANDS if name != "config"}
-    commands |= {f"config {name}": command for name, command in load("config").commands.items()}
+    commands = {name: command_named(name) for name in COMMANDS if name != "config"}
+    commands |= {f"config {name}": command for name, command in command_named("config").commands.items()}
     for name, command in commands.items():
         _, *examples = [line for line in command.epilog.splitlines() if line != "\b"]
         assert examples, name

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import specdec_cli
-from specdec_cli.cli.app import COMMANDS, CONTEXT, load
+from specdec_cli.cli.app import COMMANDS, CONTEXT, command_named
 
 PACKAGE = Path(specdec_cli.__file__).parent
 OF_OTHERS = {
@@ -20,7 +20,7 @@ OF_OTHERS = {
 
 def parameters_of(name: str) -> list[Any]:
     """The options of a command, or of all members of a group."""
-    command = load(name)
+    command = command_named(name)
     members = command.commands.values() if hasattr(command, "commands") else [command]
     return [parameter for member in members for parameter in member.params if parameter.param_type_name == "option"]
 
@@ -60,7 +60,7 @@ def test_all_commands_together_have_at_most_50_options():
 
 
 def test_caption_has_at_most_30_options_in_panels():
-    command = load("caption")
+    command = command_named("caption")
     help_ = command.get_help(command.context_class(command, info_name="specdec caption", **CONTEXT))
     assert len(parameters_of("caption")) <= 30
     panels = re.findall(r"^([A-Z][a-z ]+):$", help_, re.MULTILINE)

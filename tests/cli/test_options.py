@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.cli.app import load
+from specdec_cli.cli.app import command_named
 from specdec_cli.config import SETTINGS, Config
 from specdec_cli.config import flags as known
 from specdec_cli.errors import CheckpointError
@@ -77,7 +77,7 @@ def test_a_flag_reaches_its_setting(config_of, arguments, name, value):
 
 def test_every_flag_is_tried_and_sets_what_exists():
     tried = {argument.partition("=")[0] for flags, _, _ in FLAGS for argument in flags}
-    taken = {flag for parameter in load("caption").params for flag in parameter.opts}
+    taken = {flag for parameter in command_named("caption").params for flag in parameter.opts}
     assert taken & set(known.FLAGS.values()) <= tried
     assert set(known.FLAGS) <= set(SETTINGS)
 

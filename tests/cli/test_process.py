@@ -77,7 +77,7 @@ def test_closed_streams_are_no_accident(command, code, closed):
 
 
 def test_a_file_never_takes_the_place_of_a_closed_stream():
-    code = "import os; from specdec_cli.cli import app; app._open_standard_streams(); os._exit(os.open('/', 0))"
+    code = "import os; from specdec_cli.cli import process; process._open_standard_streams(); os._exit(os.open('/', 0))"
     done = subprocess.run(["sh", "-c", f'{sys.executable} -c "{code}" <&- >&- 2>&-'], env=environment())
     assert done.returncode >= 3
 

@@ -282,7 +282,7 @@ def test_what_cannot_be_served_is_refused(command, monkeypatch):
 CLIPS_OF_MANY_LENGTHS = """
 import ctypes
 from specdec_cli import Captioner
-from specdec_cli.cli.app import prepare_process
+from specdec_cli.cli.process import prepare_process
 from specdec_cli.models.processor import test_sound
 from specdec_cli.models.session import Session
 

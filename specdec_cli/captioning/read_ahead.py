@@ -1,43 +1,20 @@
-"""Preparing clips, for a batch in background threads.
-
-Recordings are read, compared with an output, cut, and turned into prompts.
-"""
+"""Preparing recordings in background threads, while others are decoded."""
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from specdec_cli.captioning.output_file import Task
-from specdec_cli.captioning.tasks import Outcome, Stopped
-from specdec_cli.errors import as_specdec_error
-
-if TYPE_CHECKING:
-    from specdec_cli.captioner import Captioner
-    from specdec_cli.run import Run
-
-_log = logging.getLogger(__name__)
+from specdec_cli.captioning.preparing import Prepared, Ready
+from specdec_cli.captioning.tasks import Stopped
 
 MOST_READY_S: Final = 480
 """Audio that is prepared and waits, seconds, whatever a model's window is: some 55 MB of samples and features."""
 
 SIGNAL_S: Final = 0.1  # how long a wait may keep the main thread from noticing a signal or a stop
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A clip that only needs decoding, and its outcome without the line."""
-
-    outcome: Outcome
-    run: Run
-
-
-Ready = Prepared | Outcome
-"""What is prepared of a task: a clip, or its outcome if nothing needs decoding."""
 
 
 class Take(Protocol):
@@ -46,7 +23,7 @@ class Take(Protocol):
     def __call__(self, *, wait: bool) -> Ready | None: ...
 
 
-class Loader:
+class ReadAhead:
     """Prepares tasks in background threads, in no certain order. A context manager.
 
     Args:
@@ -62,9 +39,9 @@ class Loader:
         self._ready: queue.SimpleQueue[Ready | BaseException | None] = queue.SimpleQueue()  # None: a thread has ended
         self._room, self._waiting_s = threading.Condition(), 0.0
         self._closed, self._turn, self._working = False, threading.Lock(), workers
-        self._threads = [threading.Thread(target=self._work, name=f"loader-{n}", daemon=True) for n in range(workers)]
+        self._threads = [threading.Thread(target=self._work, name=f"ahead-{n}", daemon=True) for n in range(workers)]
 
-    def __enter__(self) -> Loader:
+    def __enter__(self) -> ReadAhead:
         for thread in self._threads:
             thread.start()
         return self
@@ -123,28 +100,3 @@ class Loader:
 def _counted_s(ready: Ready) -> float:
     """The seconds that it counts while it waits: the length of its clip, at least 1."""
     return max(ready.run.clip.duration_s, 1.0) if isinstance(ready, Prepared) else 1.0
-
-
-def prepare(captioner: Captioner, task: Task) -> Iterator[Ready]:
-    """From a task to clips that only need decoding: read, compared with what is known, cut, turned into prompts.
-
-    Several threads call it at once. Raises nothing: an error is in the outcome of its recording.
-    """
-    item, begun = task.item, 0
-    outcome = Outcome(item)
-    try:
-        recording = None if task.done else captioner.recording(item)
-        skip = task.found_in(recording) if recording else frozenset[int]()
-        if recording is None or len(skip) == len(recording.cuts):
-            yield replace(outcome, captioned=task.captioned)
-            return
-        cuts = [cut for number, cut in enumerate(recording.cuts) if number not in skip]
-        length_s = sum(cut.end_s - cut.start_s for cut in cuts)
-        outcome = Outcome(item, of=len(cuts), of_s=length_s, captioned=bool(skip) and task.captioned)
-        for run in captioner.runs_of(recording, item, skip):
-            begun += 1
-            yield Prepared(outcome, run)
-    except Exception as unforeseen:
-        error = as_specdec_error(unforeseen, _log)
-        # an error behind the first piece: the file changed between the two passes over it
-        yield replace(outcome, line=captioner.shared.error_line(item, error), pieces=outcome.of - begun, error=error)

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from specdec_cli.captioning.loader import MOST_READY_S, Loader, Prepared, Ready, prepare
 from specdec_cli.captioning.output_file import Task
+from specdec_cli.captioning.preparing import Prepared, Ready, prepare
+from specdec_cli.captioning.read_ahead import MOST_READY_S, ReadAhead
 from specdec_cli.captioning.tasks import Outcome, Progress
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript.lines import LineState
@@ -35,12 +36,12 @@ def going_on() -> bool:
     return False
 
 
-def loader_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("loader-")]
+def threads_ahead() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("ahead-")]
 
 
-def drain(loader: Loader) -> list[Ready]:
-    return list(iter(lambda: loader.take(wait=True), None))
+def drain(ahead: ReadAhead) -> list[Ready]:
+    return list(iter(lambda: ahead.take(wait=True), None))
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -48,12 +49,12 @@ def test_every_task_is_prepared_once(workers):
     def every_third_has_no_audio(task: Task) -> Iterator[Ready]:
         yield clip(task) if int(task.item.path[:-4]) % 3 else Outcome(task.item)
 
-    with Loader(tasks(200), every_third_has_no_audio, going_on, workers=workers) as loader:
-        found = drain(loader)
+    with ReadAhead(tasks(200), every_third_has_no_audio, going_on, workers=workers) as ahead:
+        found = drain(ahead)
     assert sum(isinstance(ready, Prepared) for ready in found) == 133
     items = [ready.outcome.item if isinstance(ready, Prepared) else ready.item for ready in found]
     assert sorted(item.path for item in items) == sorted(f"{n}.wav" for n in range(200))
-    assert not loader_threads()
+    assert not threads_ahead()
 
 
 @pytest.mark.parametrize("duration_s", [3.0, 30.0, 300.0])  # of models whose window is as long
@@ -66,11 +67,11 @@ def test_no_more_audio_is_in_memory_than_allowed(workers, duration_s):
             prepared.append(task.item.path)
             yield clip(task, duration_s)
 
-    with Loader(tasks(2), in_pieces, going_on, workers=workers) as loader:
+    with ReadAhead(tasks(2), in_pieces, going_on, workers=workers) as ahead:
         assert until(lambda: len(prepared) * duration_s >= MOST_READY_S)
         time.sleep(0.1)
         assert (len(prepared) - workers - 1) * duration_s < MOST_READY_S
-        assert len(drain(loader)) == 400
+        assert len(drain(ahead)) == 400
 
 
 def test_outcomes_without_audio_are_bounded_too():
@@ -80,18 +81,18 @@ def test_outcomes_without_audio_are_bounded_too():
         taken.append(task.item.path)
         yield Outcome(task.item)
 
-    with Loader(tasks(100_000), found, going_on, workers=2):
+    with ReadAhead(tasks(100_000), found, going_on, workers=2):
         assert until(lambda: len(taken) >= MOST_READY_S)
         time.sleep(0.1)
         assert len(taken) <= MOST_READY_S + 2
 
 
 def test_a_run_that_is_torn_down_leaves_no_thread_waiting_for_room():
-    loader = Loader(tasks(100), lambda task: iter([clip(task, 2.0 * MOST_READY_S)]), going_on, workers=4)
-    loader.__enter__()
-    loader.take(wait=True)
-    loader.__exit__(KeyboardInterrupt)
-    assert until(lambda: not loader_threads())
+    ahead = ReadAhead(tasks(100), lambda task: iter([clip(task, 2.0 * MOST_READY_S)]), going_on, workers=4)
+    ahead.__enter__()
+    ahead.take(wait=True)
+    ahead.__exit__(KeyboardInterrupt)
+    assert until(lambda: not threads_ahead())
 
 
 def test_what_goes_wrong_while_scanning_is_raised_where_it_is_read():
@@ -101,10 +102,10 @@ def test_what_goes_wrong_while_scanning_is_raised_where_it_is_read():
 
     with (
         pytest.raises(RuntimeError, match="the disk is gone"),
-        Loader(broken(), one_clip, going_on, workers=2) as loader,
+        ReadAhead(broken(), one_clip, going_on, workers=2) as ahead,
     ):
-        drain(loader)
-    assert until(lambda: not loader_threads())
+        drain(ahead)
+    assert until(lambda: not threads_ahead())
 
 
 def test_a_stop_ends_a_wait():
@@ -115,8 +116,8 @@ def test_a_stop_ends_a_wait():
         yield clip(task)
 
     started = time.monotonic()
-    with Loader(tasks(3), slow, lambda: time.monotonic() > started + 0.2, workers=2) as loader:
-        assert loader.take(wait=True) is None
+    with ReadAhead(tasks(3), slow, lambda: time.monotonic() > started + 0.2, workers=2) as ahead:
+        assert ahead.take(wait=True) is None
         gate.set()
 
 
