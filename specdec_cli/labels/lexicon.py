@@ -53,13 +53,13 @@ class Lexicon:
         Raises:
             LexiconError: the file cannot be read, is malformed, or uses a class that does not exist; names the key.
         """
-        return cls((shipped() if path is None else read_lexicon(path)).layers())
+        return cls.shipped() if path is None else cls(read_lexicon(path).layers())
 
     @classmethod
     @cache
     def shipped(cls) -> Lexicon:
         """The shipped one, read once."""
-        return cls.load()
+        return cls(shipped().layers())
 
     @property
     def measured(self) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ def check(extension: str, seed: int, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("extension", FORMATS)
-@pytest.mark.parametrize("seeds", [range(2), slow(range(2, 110))], ids=["few", "many"])
+@pytest.mark.parametrize("seeds", [range(1), slow(range(1, 110))], ids=["few", "many"])
 def test_nothing_is_lost_in_silence(extension, seeds, tmp_path):
     for seed in seeds:
         check(extension, seed, tmp_path)

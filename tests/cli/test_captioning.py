@@ -27,13 +27,14 @@ from tests.cli.harness import QUICK
 from tests.cli.harness import Outcome as Ended
 from tests.console.screens import Screen
 from tests.mini_pair import RATE, captioner, voice, write_voice
+from tests.tiers import few
 from tests.transcript.lines import read_transcripts
 
 Run = Callable[..., Ended]
 OUTPUT = Path("out.jsonl")
 
 
-@pytest.fixture(params=["caption", "batch"])
+@pytest.fixture(params=few(["batch", "caption"]))
 def run(request, specdec) -> Run:
     """Either command with an output."""
     return lambda *given, **how: specdec(request.param, *given, *QUICK, "-o", OUTPUT, **how)

@@ -7,6 +7,7 @@ import pytest
 from specdec_cli.transcript import Transcript
 from tests.export.lines import write
 from tests.mini_pair import captioner, write_voice
+from tests.tiers import slow
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def test_one_file_by_its_ending_and_stdout(specdec, transcripts):
     [
         (("export", "--to", "csv"), "captions.xlsx"),
         (("export", "--to", "textgrid"), "x.srt"),
-        (("export", "--to", "png"), "new/pic.webp"),
+        slow((("export", "--to", "png"), "new/pic.webp")),
     ],
 )
 def test_an_ending_that_is_not_written_makes_no_folder(specdec, transcripts, command, name):

@@ -9,6 +9,7 @@ from specdec_cli.errors import TranscriptError
 from specdec_cli.export.folder import Written
 from tests.cli.harness import QUICK, Outcome
 from tests.mini_pair import write_voice
+from tests.tiers import few, named
 
 Run = Callable[..., Outcome]
 BEGINS = {
@@ -17,7 +18,7 @@ BEGINS = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=["caption", "batch"])
+@pytest.fixture(params=few(["caption", "batch"]))
 def run(request, specdec) -> Run:
     return lambda *given, **how: specdec(request.param, *given, *QUICK, **how)
 
@@ -30,16 +31,16 @@ def clip(tmp_path, monkeypatch) -> Path:
     return write_voice(tmp_path / "0.wav", 0, 0.4)
 
 
-def test_the_ending_says_what_is_written(run, specdec, clip):
+@pytest.mark.parametrize("ending", named(BEGINS, "srt", "TextGrid", "eaf"))
+def test_the_ending_says_what_is_written(run, specdec, clip, ending):
     assert run(clip, "-o", "t.jsonl").code == 0
-    for ending, begins in BEGINS.items():
-        outcome = run(clip, "-o", f"0.{ending}")
-        assert outcome.code == 0, outcome.err
-        text = Path(f"0.{ending}").read_text("utf-8")
-        assert text.startswith(begins)
-        if ending != "eaf":  # which has the time of its making
-            specdec("export", "t.jsonl", "-o", f"e/0.{ending}")
-            assert text == Path(f"e/0.{ending}").read_text("utf-8")
+    outcome = run(clip, "-o", f"0.{ending}")
+    assert outcome.code == 0, outcome.err
+    text = Path(f"0.{ending}").read_text("utf-8")
+    assert text.startswith(BEGINS[ending])
+    if ending != "eaf":  # which has the time of its making
+        specdec("export", "t.jsonl", "-o", f"e/0.{ending}")
+        assert text == Path(f"e/0.{ending}").read_text("utf-8")
     assert not list(Path("tmp").iterdir())
     assert Path("0.jsonl").is_file()
 

@@ -99,7 +99,7 @@ def copies(recordings: list[str], folder: Path) -> list[str]:
     return [shutil.copy(file, name) for file, name in names]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), few([(signal.SIGTERM, 143), (signal.SIGINT, 130)]))
 def test_a_signal_keeps_whole_lines_and_leaves_no_traceback(recordings, tmp_path, number, code):
     output = tmp_path / "out.jsonl"
     files = copies(recordings, tmp_path)

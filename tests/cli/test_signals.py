@@ -214,7 +214,7 @@ def write_for_long() -> None:
     """A command on a slow disk."""
     with ending.signals(), writing(Path("file")):
         print("here", file=sys.stderr, flush=True)
-        time.sleep(2)
+        time.sleep(0.6)
         os.write(1, b"written")
         time.sleep(0.1)
         os.write(1, b" whole")

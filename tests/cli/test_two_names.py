@@ -74,7 +74,7 @@ def defaults(edge: str | None, cloud: str | None, mode: str = "hybrid") -> Confi
     "command",
     [
         ("caption", "in/0.wav", *SHORT),
-        ("tune", "in", "--gate", "entropy", "-k", "2", *SHORT),
+        slow((("tune", "in", "--gate", "entropy", "-k", "2", *SHORT),)),
         slow((("batch", "in", "-o", "o.jsonl", *SHORT),)),
         slow((("compare", "in", "-o", "o.jsonl", *SHORT),)),
     ],

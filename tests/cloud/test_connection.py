@@ -18,9 +18,10 @@ import pytest
 from specdec_cli.cloud.connection import Connection, Traffic
 from specdec_cli.config import Server
 from tests.cloud.stand_in import behaving
+from tests.tiers import few
 from tests.waiting import until
 
-ENDS, CALLS = 12, 6  # of each kind: connections that are ended, and calls under way at that
+CALLS = 6  # under way when a connection is ended
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
 
@@ -86,11 +87,12 @@ def opened(monkeypatch) -> list[asyncio.Transport]:
     return transports
 
 
+@pytest.mark.parametrize("ends", few([3, 20]))
 @pytest.mark.parametrize("server", SERVERS)
-def test_the_end_leaves_no_transport_open(server, opened):
+def test_the_end_leaves_no_transport_open(server, ends, opened):
     delays = random.Random(server)
     with ending(SERVERS[server]) as url:
-        for _ in range(ENDS):
+        for _ in range(ends):
             connection, calls = calling(url.replace("http:", server.split()[0]))
             for call in calls[::2]:
                 time.sleep(delays.uniform(0.0, 0.004))  # while it connects, shakes hands, writes or reads
@@ -99,11 +101,11 @@ def test_the_end_leaves_no_transport_open(server, opened):
                 threading.Timer(delays.uniform(0.0, 0.01), call.cancel).start()
             connection.close()
             assert all(call.done() for call in calls)
-    assert len(opened) > ENDS
+    assert len(opened) > ends
     assert [transport for transport in opened if transport.get_extra_info("socket").fileno() != -1] == []
 
 
-@pytest.mark.parametrize("scheme", ["http:", "https:"])
+@pytest.mark.parametrize("scheme", few(["http:", "https:"]))
 def test_calls_that_do_not_end_are_ended(scheme, opened):
     with ending(silent) as url:
         connection, calls = calling(url.replace("http:", scheme))

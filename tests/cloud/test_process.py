@@ -28,6 +28,7 @@ from specdec_cli.serve import server
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import ServerAddress
 from tests.cli.status import exit_code
+from tests.cloud.serving import serving
 from tests.cloud.stand_in import answering
 from tests.laws.test_wire_law import rounded
 from tests.mini_pair import RATE, mini_pair, voice, write_voice
@@ -129,12 +130,13 @@ def test_captions_are_those_of_one_process(process):
         away.close()
 
 
-def test_a_transcript_describes_a_cloud_that_answered_late(process):
-    with patch.object(VerifyClient, "start"):  # as if nothing had listened yet
-        late = captioner(process.url, **process.client, decoding__mode="lossless")
-    assert late.shared.models.cloud.serves is None
-    found = late.run_samples(voice(5), RATE).finish().models.cloud
-    assert (found.name, found.serves) == (process.url, "package:mini/cloud")
+def test_a_transcript_describes_a_cloud_that_answered_late():
+    with serving(mini_pair().cloud) as served:
+        with patch.object(VerifyClient, "start"):  # as if nothing had listened yet
+            late = captioner(served.url, decoding__mode="lossless")
+        assert late.shared.models.cloud.serves is None
+        found = late.run_samples(voice(5), RATE).finish().models.cloud
+    assert (found.name, found.serves) == (served.url, "package:mini/cloud")
     assert found.weights is not None
     connection = late.pair.remotes[0].connection
     assert connection._thread.is_alive()

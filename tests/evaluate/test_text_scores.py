@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 import pytest
-from rouge_score.rouge_scorer import RougeScorer
 from sacrebleu import corpus_bleu, corpus_chrf, sentence_chrf
 
 from specdec_cli.evaluate.text_scores import clip_chrf, text_scores
@@ -42,6 +41,8 @@ def test_bleu_and_chrf_are_sacrebleus(language, pairs):
 
 @pytest.mark.parametrize(("language", "pairs"), CASES)
 def test_rouge_l_is_rouge_scores(language, pairs):
+    from rouge_score.rouge_scorer import RougeScorer  # imports nltk, which takes a second of every run
+
     texts, references = [text for text, _ in pairs], [wanted for _, wanted in pairs]
     scorer = RougeScorer(["rougeL"], tokenizer=_Characters() if language == "zh" else None)
     wanted = [100 * scorer.score_multi(known, text)["rougeL"].fmeasure for text, known in pairs]

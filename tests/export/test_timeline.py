@@ -38,6 +38,7 @@ def texts(stored: Stored) -> list[str]:
     return ["".join(text.itertext()) for text in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
+@pytest.mark.slow  # librosa compiles for half a minute where it never ran
 def test_classes_speakers_and_what_the_sound_contradicts_are_drawn_in_the_language_of_the_captions(tmp_path):
     first = {"labels": {"pitch": "low", "emotion": "happy"}, "agrees": {"pitch": False}, "speaker": ANN}
     second = {"at": 2.5, "labels": {"pitch": "high", "emotion": "odd"}, "speaker": "Bob"}
@@ -50,6 +51,7 @@ def test_classes_speakers_and_what_the_sound_contradicts_are_drawn_in_the_langua
     assert not any("红色" in text for text in chinese)
 
 
+@pytest.mark.slow
 def test_a_row_has_a_minute_and_a_piece_is_drawn_in_each_row_that_it_is_in(tmp_path):
     said = {"labels": {"emotion": "sad"}}
     found = texts(recording(tmp_path, 130.0, {**said, "at": 59.0}, {**said, "at": 70.0}))
@@ -83,6 +85,7 @@ def test_other_kinds_are_images(tmp_path, kind):
     assert timeline(found, kind) == made
 
 
+@pytest.mark.slow
 def test_the_rows_have_the_sound_of_their_time(tmp_path):
     """A tone of 200 Hz between silences: its level, its F0 and its band."""
     rate, path = 16_000, tmp_path / "tone.wav"

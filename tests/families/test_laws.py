@@ -12,11 +12,12 @@ from tests.laws.reference import cloud_oracle
 from tests.laws.test_batch_law import decode_together
 from tests.laws.tolerance import numbers
 from tests.support.kinds import KINDS
+from tests.tiers import few
 
 CLIPS = 8
 
 
-@pytest.mark.parametrize("mode", ["edge", "lossless"])
+@pytest.mark.parametrize("mode", few(["lossless", "edge"]))
 @families  # one after the other: both laws use the same checkpoints
 def test_the_text_is_that_of_generate(law, family, mode):
     """Without escalations that of the edge, with every block verified that of the cloud."""

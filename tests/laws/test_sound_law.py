@@ -26,6 +26,7 @@ from tests.laws.test_guess_law import guess_case, guess_law
 from tests.laws.test_reference_law import gated_case, mixed_case
 from tests.laws.test_sampling_law import sampled_case
 from tests.laws.tolerance import ENOUGH, LawBroken, cases, most_parting, numbers
+from tests.tiers import named, slow
 
 LAWS: Final[dict[str, tuple[Callable[[int], Case], Check]]] = {
     "edge": (edge_case, edge_law),
@@ -39,7 +40,7 @@ LAWS: Final[dict[str, tuple[Callable[[int], Case], Check]]] = {
 }
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", named(LAWS, "edge", "cloud", "reference"))
 def test_the_laws_hold_beside_a_sound(law, name):
     make, check = LAWS[name]
     ran = law(f"sound, {name}", (make(number).heard() for number in numbers(600_000, 0.25)), check)
@@ -115,12 +116,12 @@ def ban_of_the_edge() -> Iterator[None]:
     ("name", "error"),
     [
         ("edge", banned_noun),
-        ("cloud", banned_noun),
         ("edge", stale_history),
-        ("reference, everything", stale_history),
         ("guess", row_behind_a_guess),
-        ("cloud", ban_of_the_edge),
         ("reference", ban_of_the_edge),
+        slow(("cloud", banned_noun)),
+        slow(("reference, everything", stale_history)),
+        slow(("cloud", ban_of_the_edge)),
     ],
 )
 def test_a_planted_error_breaks_a_law(name: str, error: Callable[[], AbstractContextManager[None]]):

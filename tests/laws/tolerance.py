@@ -24,9 +24,9 @@ class LawBroken(AssertionError):
 def numbers(base: int = 0, share: float = 1.0) -> range:
     """Numbers of the cases of a law, or of a test that is about `share` of it, from `base` on.
 
-    10 unless `SPECDEC_CASES` says otherwise: a count, or two numbers ("20-1000") to go on after those of another run.
+    6 unless `SPECDEC_CASES` says otherwise: a count, or two numbers ("20-1000") to go on after those of another run.
     """
-    first, _, last = os.environ.get("SPECDEC_CASES", "10").rpartition("-")
+    first, _, last = os.environ.get("SPECDEC_CASES", "6").rpartition("-")
     start, end = (base + round(share * int(number or 0)) for number in (first, last))
     return range(start, max(end, start + 4))
 

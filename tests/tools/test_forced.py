@@ -24,7 +24,7 @@ def take(loop: ForcedLoop, mode: ForcedMode, text: tuple[int, ...], acceptance: 
 
 
 @pytest.mark.parametrize(
-    ("mode", "acceptance"), few([("lossless", 0.5), ("hybrid", 0.0), ("hybrid", 1.0), ("edge", 0.5), ("cloud", 0.5)], 2)
+    ("mode", "acceptance"), few([("lossless", 0.5), ("hybrid", 0.0), ("hybrid", 1.0), ("edge", 0.5), ("cloud", 0.5)])
 )
 def test_forced_drafts_never_change_the_text(loop, mode, acceptance):
     target = loop.target()
