@@ -20,7 +20,7 @@ Channel = int | Literal["mix", "each"]
 """A channel, 1-based; the mean over all of them; or each one by itself."""
 
 _ROUNDING: Final = 1e-6  # samples
-ROUNDED_S: Final = 0.1  # a cut that is clipped by less was rounded by its writer
+ROUNDED_S: Final = 0.1  # a cut that is shortened by less was rounded by its writer
 _NAMED: Final = 3  # cuts that a sentence names
 _MOST_CHANNELS: Final = 64  # with `each`
 
@@ -147,7 +147,7 @@ class _Given:
     _changed: dict[str, list[Cut]] = field(default_factory=dict)  # what happened -> to which cuts
 
     def usable(self, warnings: list[str]) -> Iterator[Cut]:
-        """Yields the cuts, clipped to the part that was read; `warnings` gets those that were clipped or left out."""
+        """Yields the cuts, shortened to the part that was read; `warnings` gets what was shortened or left out."""
         given = sorted(self.cutting.cuts or (), key=lambda cut: (cut.start_s, cut.end_s))
         self._named = frozenset(cut.channel for cut in given if cut.channel is not None)
         found = [piece for cut in given for piece in self._fitted(cut)]
@@ -177,7 +177,7 @@ class _Given:
         if count == 1 and cut.channel is not None and (cut.channel > 0 or len(self._named) > 1):
             self._note("on one of several channels, but it has one channel, which is read", cut)
         if lost_s > ROUNDED_S:
-            self._note(f"clipped to its sound from {start_s:.2f} s to {end_s:.2f} s", cut)
+            self._note(f"shortened to its sound from {start_s:.2f} s to {end_s:.2f} s", cut)
         channels = self.default if cut.channel is None or count == 1 else (cut.channel,)
         yield from _on(channels, [clipped], len(channels))
 

@@ -56,7 +56,7 @@ def _url(url: str) -> str:
         fits = False
     if not fits or not url.isascii() or not url.isprintable() or set(url) & set(" ?#@"):
         raise ValueError(
-            "is not an address: write it like https://host:8765, and put a token into the variable token_env"
+            "is not an address: write it like https://host:8765, and put an access token into the variable token_env"
         )
     return parts.scheme + url[len(parts.scheme) :].rstrip("/")  # https, however it was written
 

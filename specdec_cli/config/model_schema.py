@@ -78,7 +78,9 @@ class RoleConfig(ModelConfig):
     processor: ModelName | None = setting(
         None, "checkpoint with the tokenizer of the model at an address; null: `served_model`, or the edge's"
     )
-    token_env: fields.VariableName | None = setting(None, "variable with the server's token; null: it requires none")
+    token_env: fields.VariableName | None = setting(
+        None, "variable with the server's access token; null: it requires none"
+    )
 
     @property
     def label(self) -> str:

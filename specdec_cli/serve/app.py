@@ -149,10 +149,10 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 def _guarded(app: ASGIApp, offer: Offer, token: str | None) -> ASGIApp:
-    """Refuses requests without the token, or, if there is none, of other sites' pages; logs and counts all requests."""
-    denied = ApiError(401, "the token is missing or wrong", code="invalid_api_key")
+    """Refuses requests without the access token, or, if there is none, of other sites' pages; logs and counts all."""
+    denied = ApiError(401, "the access token is missing or wrong", code="invalid_api_key")
     if token is None:
-        says = "without a token this server answers at localhost and 127.0.0.1 alone, and to no page of another site"
+        says = "without an access token this server answers at localhost and 127.0.0.1 only, and no page of other sites"
         denied = ApiError(403, f"{says}, unless serve.origins names it", code="another_site")
     refused = JSONResponse(denied.body, denied.status_code)
 
@@ -209,7 +209,7 @@ async def _say_end(head: Message, scope: Scope, receive: Receive, send: Send) ->
 
 
 def _has_token(token: str, request: Request) -> bool:
-    """Whether the head of a request bears the token."""
+    """Whether the head of a request bears the access token."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     # compare_digest takes the same time wherever the two first differ
     return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())

@@ -20,7 +20,7 @@ from specdec_cli.transcript.shared import recorded_settings
 from specdec_cli.types import LOW_IS_UNSURE, ExportFormat
 
 PAGE: Final = "/"
-"""The page's path, which needs no token: the page holds nothing of the server, and prompts for the token itself."""
+"""The page's path, which needs no access token: the page holds no data, and prompts for the token itself."""
 
 _FORMATS: Final[dict[str, ExportFormat]] = {"srt": "srt", "TextGrid": "textgrid"}
 _SCRIPTS: Final = (

@@ -35,9 +35,9 @@ class ServerAddress:
     key: str | None = None
 
     def require(self, token: str | None) -> None:
-        """Raises ConfigError if others can reach the address without a token, or the certificate cannot be used."""
+        """Raises ConfigError if others reach the address without an access token, or the certificate cannot be used."""
         if token is None and not is_loopback(self.host):
-            hint = "Put a token into an environment variable and name it with --token-env, or use --host 127.0.0.1."
+            hint = "Put an access token into a variable and name it with --token-env, or use --host 127.0.0.1."
             raise ConfigError(f"--host {self.host} is open to other machines, and no token is required.", hint=hint)
         if self.certificate is not None:
             try:  # with a password, so that OpenSSL does not ask for one on the terminal

@@ -110,9 +110,9 @@ def record_tracks(
 ) -> tuple[Track, Track]:
     """The edge's and the cloud's text of a clip, each scored by both models at every position.
 
-    Each model encodes the clip once: the cloud's text is decoded losslessly, and the other model's scores along a text
-    are one more pass over it. Mode, gate and acceptance rule of `config`, which is greedy, do not count; `groups` are
-    those of the gate class-entropy. `sound` bans tokens of both.
+    Each model encodes the clip once. The cloud's text is the one that it writes alone. The scores of the other model
+    along a text take one more pass. Mode, gate and acceptance rule of `config` are ignored: the rule is greedy.
+    `groups` are those of the gate class-entropy. `sound` bans tokens of both models.
     """
     edge_ids, cloud_ids = pair.ends("hybrid")  # those of hybrid mode, in which the recordings are replayed
     settings = config.decoding.model_copy(update={"mode": "lossless", "cloud_prefill": "lazy", "acceptance": None})

@@ -143,7 +143,7 @@ def test_a_recording_of_one_channel_is_read_for_any(tmp_path):
         (
             [Cut(0, 1), Cut(3, 4.3)],
             [(0, 1), (3, 4)],
-            "1 cut is clipped to its sound from 0.00 s to 4.00 s (3 s to 4.3 s)",
+            "1 cut is shortened to its sound from 0.00 s to 4.00 s (3 s to 4.3 s)",
         ),
         ([Cut(0, 1), Cut(3, 4.05)], [(0, 1), (3, 4)], ""),
         ([Cut(0, 1), Cut(9, 10, place="a.rttm, line 2")], [(0, 1)], "left out (a.rttm, line 2: 9 s to 10 s)"),

@@ -68,11 +68,11 @@ def test_the_line_of_what_failed_names_its_place(specdec, clip, command):
     assert not Path("p.jsonl").exists()  # nothing could be opened
 
 
-def test_a_cut_without_an_end_is_not_said_to_be_clipped(specdec, clip):
+def test_a_cut_without_an_end_is_not_said_to_be_shortened(specdec, clip):
     Path("cuts.csv").write_text("start,end\n0,0.2\n0.2,\n")
     outcome = specdec("caption", clip, "--segment", "cuts.csv", "--set", "decoding.max_new_tokens=2", "-q")
     assert (outcome.code, "it has no end" in outcome.err) == (0, True), outcome.err
-    assert "clipped" not in outcome.err
+    assert "shortened" not in outcome.err
     Path("late.csv").write_text("start,end\n0,0.2\n5,\n")
     outcome = specdec("caption", clip, "--segment", "late.csv", "--set", "decoding.max_new_tokens=2", "-q")
     assert "line 3: 5 s to the end" in outcome.err

@@ -195,7 +195,7 @@ def test_a_token_and_a_certificate_of_its_own(process, tmp_path, monkeypatch, co
     code, said = command("caption", str(sound), "--set", f"cloud.model={process.url}", "--mode", "lossless")
     assert (code, "is not trusted" in said, "remote.ca_file" in said) == (2, True, True), said
     monkeypatch.setenv("OUR_TOKEN", "wrong")
-    with pytest.raises(ConfigError, match="the token is missing or wrong"):
+    with pytest.raises(ConfigError, match="the access token is missing or wrong"):
         captioner(process.url, **process.client, **mode)
 
 

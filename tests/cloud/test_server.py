@@ -98,7 +98,7 @@ def test_without_the_token_nothing_is_said(served, token):
         ("DELETE", new_session()),
     ):
         status, body = call(served, method, path, b"x" if method in ("PUT", "POST") else None, token)
-        assert (status, detail(body)) == (401, "the token is missing or wrong")
+        assert (status, detail(body)) == (401, "the access token is missing or wrong")
     assert call(served, "GET", "/healthz", token=None) == (200, b'{"status":"ok"}')
 
 
