@@ -31,14 +31,14 @@ _OTHERS: Final = {
     b"\x1f\x8b": ("packed with gzip", "Unpack it first: gunzip"),
     b"%pdf": ("a PDF", "Name the recording itself."),
 }
-"""Beginning of a file that is no recording, in lower case -> what it is, and what to do."""
+"""Beginning of a file that is not a recording, in lower case -> what it is, and what to do."""
 
 Library = Callable[[str, FileIO, ExitStack, float, int | None], OpenedSound | None]
 """Opens a file as a source, or returns None: by path, file, stack for what it opens, start in seconds, and track."""
 
 
 class MisfitError(Exception):
-    """The content of a FLAC is not what its header counts, so FFmpeg reads it; the message, if any, is a fault."""
+    """The content of a FLAC does not fit its header, so FFmpeg reads it; the message, if any, is a fault."""
 
 
 def refused(path: str, says: str) -> AudioDecodeError:
@@ -89,7 +89,7 @@ def from_exact(_path: str, file: FileIO, stack: ExitStack, from_s: float, track:
     if not (is_flac or block) or track not in (None, 1) or (sound := _sndfile(file, stack)) is None:
         return None
     unread_s = (size / block - sound.frames) / sound.samplerate if block else 0.0
-    if sound.channels > 2 or unread_s > MISSING_S:  # FFmpeg knows the places of more channels
+    if sound.channels > 2 or unread_s > MISSING_S:  # FFmpeg has the places of more channels
         return None
     source = _source(sound, from_s)
     if is_flac:
@@ -98,7 +98,7 @@ def from_exact(_path: str, file: FileIO, stack: ExitStack, from_s: float, track:
 
 
 def _block_of_wav(start: bytes, size: int) -> int:
-    """Bytes of a frame of a WAV that begins with the format of its samples, and is as long as it says; else 0."""
+    """Bytes of a frame of a WAV that begins with the format of its samples, and has its header's length; else 0."""
     if len(start) < 36:
         return 0
     magic, length, kind, _, _, channels, _, _, block, bits = struct.unpack("<4sI8sIHHIIHH", start)
@@ -113,7 +113,7 @@ def _is_joined(file: FileIO) -> bool:
 
 
 def _checked(source: OpenedSound, blocks: Iterator[Floats], file: FileIO, size: int) -> Iterator[Floats]:
-    """The blocks of a FLAC. Raises MisfitError at damage, or if more or less follows than its header counts."""
+    """The blocks of a FLAC. Raises MisfitError at damage, or if more or less follows than its header has."""
     try:
         yield from blocks
     except RuntimeError as error:  # libsndfile's
@@ -128,7 +128,7 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
 
     Raises:
         AudioDecodeError: the file is not sound, of an unknown codec, or encrypted.
-        CutsError: there is no such track.
+        CutsError: the file has no such track.
     """
     try:
         container = stack.enter_context(open_container(file))
@@ -172,7 +172,7 @@ def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _tra
 
 
 def _sndfile(file: FileIO, stack: ExitStack) -> Any | None:
-    """The file as libsndfile opens it; None if it does not, or counts no sound in it."""
+    """The file as libsndfile opens it; None if it does not, or finds no sound in it."""
     import soundfile
 
     file.seek(0)  # a descriptor: soundfile guesses from names (`x.raw` raises), and C prints errors of a Python reader

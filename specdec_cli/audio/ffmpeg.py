@@ -176,7 +176,7 @@ class FrameClock:
                 self._end = (packet.pos or 0) + packet.size
 
     def _after_s(self, decoded_s: float) -> float:
-        """Seconds of sound that may follow: samples that the header does not count, or packets that do not decode."""
+        """Seconds of sound that may follow: samples that the header leaves out, or packets that do not decode."""
         if self._steady and self._alone:
             return self._rest_s()
         return self._failed * decoded_s / max(1, self._decoded)

@@ -20,8 +20,8 @@ Powers = npt.NDArray[np.floating]
 Mask = npt.NDArray[np.bool_]
 
 MIN_DURATION_S: Final = 0.1  # shortest recording that is accepted
-SILENCE_DBFS: Final = -70.0  # the loudest 20 ms of a silent recording lie below
-FLOOR_DBFS: Final = -75.0  # active frames lie above
+SILENCE_DBFS: Final = -70.0  # the loudest 20 ms of a silent recording are below
+FLOOR_DBFS: Final = -75.0  # active frames are above
 ACTIVE_WITHIN_DB: Final = 30.0  # from the loud frames down to the quietest active one
 _LOUD_PERCENTILE: Final = 97
 _MAX_PEAK: Final = 100.0  # full scale is 1.0; files of floats exceed it slightly

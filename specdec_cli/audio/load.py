@@ -107,13 +107,13 @@ def open_recording(
 ) -> Recording:
     """Decodes a recording, chooses or mixes its channels, resamples it, checks it and cuts it.
 
-    Times count from the start of the file, even if its sound begins later than its picture.
+    Times start at the start of the file, even if its sound begins later than its picture.
 
     Args:
         path: a file that FFmpeg or libsndfile reads; `-`: standard input, see `paths.STDIN`.
         sampling_rate: of the result, Hz.
         window_s: longest audio that the model reads at once, seconds. A longer recording is cut into utterances.
-        piece_s: instead, cut into the fewest equal pieces of at most so many seconds.
+        piece_s: instead, cut into the fewest equal pieces of at most this length, seconds.
         at_pauses: whether a recording that fits the window is also cut into utterances.
         cuts: the pieces, in place of `piece_s` and `at_pauses`. They are clipped to the part and the recording. A cut
             of which nothing is left, or that is longer than the window, is left out with a warning.
@@ -125,7 +125,7 @@ def open_recording(
         longest_s: longest part that is accepted, seconds; decoding ends there.
 
     Raises:
-        AudioNotFoundError: there is no such file, it is not a regular file, or it may not be read.
+        AudioNotFoundError: the file is missing, it is not a regular file, or it may not be read.
         AudioDecodeError: the file is empty, not audio, of an unknown codec, or so damaged that nothing decodes; or it
             changes meanwhile.
         AudioContentError: the recording is too short, too long, silent, not finite, or without an utterance.

@@ -71,7 +71,7 @@ class Microphone:
             named = "" if device is None else f" {device!r}"
             raise _device_error(f"There is no microphone{named}", error) from error
         self.name, self._rate = str(found["name"]), round(found["default_samplerate"])
-        self._channels = min(2, found["max_input_channels"])  # some devices claim a hundred
+        self._channels = min(2, found["max_input_channels"])  # some devices report a hundred
 
     def __enter__(self) -> Self:
         given = {"device": self._device, "channels": self._channels, "dtype": "float32", "callback": self._take}

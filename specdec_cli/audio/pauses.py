@@ -4,7 +4,7 @@ A frame holds sound if it stands out from the noise floor: in bands of equal rat
 of the last seconds, on average over the bands. So steady noise is a pause however loud it is, and a soft speaker is
 found after a loud one. Stretches of sound less than 0.33 s apart are one utterance. An utterance begins and ends where
 its own level is within 28 dB of its loud parts, which leaves out the room's noise and breath. What is shorter than
-0.4 s and 20 dB softer than the utterance before is none: a breath, an echo, or the other end of the line.
+0.4 s and 20 dB softer than the utterance before is left out: a breath, an echo, or the other end of the line.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _FLOOR_PERCENTILE: Final = 7
 _ABOVE_FLOOR_DB: Final = 1.0  # mean of steady noise over its percentile
 _MOST_EXCESS_DB: Final = 20.0  # of one band
 _EXCESS_DB: Final = 2.0  # mean over the bands; a frame with more holds sound
-_PAUSE_DB: Final = 38.0  # below the loudest frame of a stretch lies a pause, or the room after it
+_PAUSE_DB: Final = 38.0  # below the loudest frame of a stretch: a pause, or the room after it
 _END_DB: Final = 28.0  # below its loud frames an utterance has ended
 _LOUD_PERCENTILE: Final = 95
-_SCRAP: Final = 40  # hops: a shorter stretch behind a speaker is no utterance
-_SCRAP_DB: Final = 20.0  # if its loud frames lie so far below those of the one before
-_SILENT_MARGIN_DB: Final = 3.0  # of frames of 32 ms over those of 20 ms by which a piece counts as silent
+_SCRAP: Final = 40  # hops: a shorter stretch behind a speaker is not an utterance
+_SCRAP_DB: Final = 20.0  # if its loud frames are this far below those of the one before
+_SILENT_MARGIN_DB: Final = 3.0  # of frames of 32 ms over those of 20 ms by which a piece is silent
 _NOTHING: Final = 1e-12  # power, -120 dBFS
 
 
@@ -131,7 +131,7 @@ class PauseCutter:
         known = self._dropped + len(self._levels)
         if len(self._levels) < (1 if last else _FIRST) or (known < self._next_look and not last):
             return
-        start = self._done  # frames below count from here
+        start = self._done  # frames below are relative to this one
         totals = self._levels.rows[start - self._dropped :, -1]
         sound, done = self._sound(), 0
         settled = ended = max(0, len(totals) - (0 if last else _PAUSE))  # later frames may change

@@ -2,8 +2,8 @@
 
 F0: autocorrelation with a best path (Boersma 1993, with Praat's default costs). Rate: syllable nuclei, which are voiced
 peaks of the level with a dip on either side (de Jong and Wempe 2009). That level is taken between 500 and 2,500 Hz: the
-first formants of vowels, without the pulses of a low voice and the noise of fricatives. docs/acoustics.md says how well
-both agree with Praat, and with texts.
+first formants of vowels, without the pulses of a low voice and the noise of fricatives. docs/acoustics.md has the
+errors against Praat and against texts.
 
 One windowed spectrum of all frames serves both. SciPy's FFT computes it, in float32: NumPy's takes several times as
 long, and librosa imports numba for any spectrum, which takes seconds. Tests compare the power with librosa's.
@@ -68,7 +68,7 @@ def measure(samples: Samples, sampling_rate: int, recording_dbfs: float | None =
     Args:
         samples: mono [n] of full scale 1.0.
         sampling_rate: of the samples, Hz.
-        recording_dbfs: level of the active frames of the whole recording, dBFS; None: the clip is no piece.
+        recording_dbfs: level of the active frames of the whole recording, dBFS; None: the clip is a whole recording.
     """
     if sampling_rate != SAMPLE_RATE:
         samples = soxr.resample(samples, sampling_rate, SAMPLE_RATE)
@@ -99,7 +99,7 @@ class Activity:
     active: Mask
     level_dbfs: float
     pause_ratio: float  # gaps of 200 ms or more / time from the first active frame to the last
-    pauses_are_clear: bool = True  # False: noise lies at the limit, and 3 dB more or less give other pauses
+    pauses_are_clear: bool = True  # False: noise is at the limit, and 3 dB more or less give other pauses
 
     @property
     def speaking_s(self) -> float:
@@ -111,7 +111,7 @@ def speech_activity(samples: Samples) -> Activity:
     """The active frames: within 30 dB of the 97th percentile and above -75 dBFS, without blips under 40 ms.
 
     Args:
-        samples: mono [n] at 16 kHz; a constant offset does not count.
+        samples: mono [n] at 16 kHz; a constant offset is ignored.
     """
     frames = samples[: len(samples) // HOP * HOP].reshape(-1, HOP)
     power = np.square(frames - np.float32(frames.mean(dtype=np.float64))).mean(axis=1) if len(frames) else np.zeros(1)
@@ -278,7 +278,7 @@ def syllable_nuclei(contour: Array, band: Samples) -> int:
 def _peaks(level: Array, dip_db: float) -> list[int]:
     """Indices of the maxima of a level [n], dB, that exceed the dips on either side by `dip_db` or more.
 
-    Silence counts before the first frame and after the last one.
+    The signal is silent before the first frame and after the last one.
     """
     peaks: list[int] = []
     peak, highest, lowest = -1, -np.inf, -np.inf

@@ -21,7 +21,7 @@ _AUDIBLE: Final = 1e-4  # power of a channel, relative to the loudest one's
 _HISS: Final = 1e-3  # the same of a channel whose level hardly changes, as of an open microphone
 _STEADY: Final = 2.0  # power of its loud windows, relative to the median
 _WINDOW_S: Final = 0.1
-_CLICK: Final = 3  # windows: what fills fewer is no sound of a channel
+_CLICK: Final = 3  # windows: a channel with fewer is silent
 _FAINTEST: Final = 1e-7  # power of a channel, -70 dBFS
 _QUIETER: Final = 0.01  # power of a channel, relative to the other's: it does not cancel the other
 _SAME: Final = 0.9999  # correlation
@@ -64,7 +64,7 @@ class Sound:
 
     @property
     def length(self) -> int:
-        """Samples of the part that was read; the resampler's own count may differ by one."""
+        """Samples of the part that was read; the resampler's own number may differ by one."""
         return round(self.duration_s * self.sampling_rate)
 
     def __iter__(self) -> Iterator[Floats]:

@@ -23,7 +23,7 @@ from specdec_cli.audio.samples import Floats
 
 Numbers = NDArray[Any]
 
-MIN_ACTIVE_S: Final = 0.3  # a clip with less active sound counts as no speech
+MIN_ACTIVE_S: Final = 0.3  # a clip with less active sound has no speech
 _RATE: Final = 8000  # Hz; clips are resampled to it
 _HOP, _FRAME = 160, 256  # samples: 20 and 32 ms
 _FFT_SIZE: Final = _FRAME + _FRAME // 2  # room for the longest lag
@@ -122,7 +122,7 @@ def _periodicity(power: Numbers, of_window: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _pairs(found: Numbers, frames: int) -> tuple[Numbers, Numbers]:
-    """Pairs of active frames that lie `frames` frames apart, as indices among the active frames `found`."""
+    """Pairs of active frames that are `frames` frames apart, as indices among the active frames `found`."""
     row, both = np.cumsum(found) - 1, found[frames:] & found[:-frames]
     return row[:-frames][both], row[frames:][both]
 

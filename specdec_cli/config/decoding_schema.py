@@ -11,11 +11,11 @@ from specdec_cli.types import AcceptanceName, GateName, Mode
 
 
 class AcceptanceRules(Section):
-    """Which drafted tokens the cloud accepts: what `decoding.acceptance` says, in parts.
+    """Which drafted tokens the cloud accepts: the parts of `decoding.acceptance`.
 
     Attributes:
         rule: its name; None: greedy or sampling, as tokens are chosen.
-        rank: rule rank accepts a token among so many of the cloud's likeliest.
+        rank: rule rank accepts a token among this number of the cloud's likeliest.
         prob: rule prob accepts a token of at least this probability at the cloud.
     """
 
@@ -25,7 +25,7 @@ class AcceptanceRules(Section):
 
     @classmethod
     def of(cls, text: str | None) -> AcceptanceRules:
-        """The rules that a text such as "rank:3" names. ValueError: there are no such rules."""
+        """The rules that a text such as "rank:3" names. Raises ValueError for other texts."""
         if text is None:
             return cls()
         rule, separator, number = text.partition(":")

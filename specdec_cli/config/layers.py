@@ -34,7 +34,7 @@ class Given:
 Layer = dict[str, Given]
 
 MODELS: Final = ("edge", "cloud")
-"""Sections that a model's name, or null, may stand for as a whole."""
+"""Sections that a model's name, or null, may replace as a whole."""
 
 _FILES: Final = (
     *("audio.segment", "remote.ca_file"),
@@ -58,7 +58,7 @@ def parse_setting(text: str) -> tuple[str, object]:
 def parse_value(name: str, text: str) -> object:
     """The value that `text` spells for the setting `name`, not checked yet.
 
-    Text is taken as it stands, so that a prompt with a colon needs no quotes; everything else is read as YAML.
+    Text is taken as it is, so that a prompt with a colon needs no quotes; everything else is read as YAML.
     `null`, `~` and nothing at all mean null.
     """
     if text.strip().lower() in ("", "~", "null"):
@@ -87,7 +87,7 @@ def misspelt_variables(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def read_file(path: Path, label: str) -> Iterator[tuple[str, Given]]:
-    """Name and value of the settings in a file, which messages call `label`; ConfigError if it is no mapping."""
+    """Name and value of the settings in a file, which messages call `label`; ConfigError if it is not a mapping."""
     tree, lines = read_yaml(path, label)
     if not isinstance(tree, dict):
         hint = f"A config file is a mapping of sections: {', '.join(SECTIONS)}."
@@ -101,7 +101,7 @@ def read_file(path: Path, label: str) -> Iterator[tuple[str, Given]]:
 
 
 def layer_of(values: Iterable[tuple[str, Given]], base: Path) -> Layer:
-    """A layer with absolute paths, which start from `base`. Settings of a model that is null do not count.
+    """A layer with absolute paths, which start from `base`. Settings of a model that is null are ignored.
 
     Raises ConfigError for unknown settings.
     """

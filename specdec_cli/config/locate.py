@@ -67,9 +67,9 @@ def model_source(name: str) -> str:
 
 @cache
 def follows_shipped_prompts(model: str) -> bool:
-    """Whether a packaged model, or the checkpoint in a folder, declares that it knows the mini pair's prompts alone.
+    """Whether a packaged model, or the checkpoint in a folder, declares the mini pair's prompts as its only ones.
 
-    Read once for each name: every clip asks.
+    Read once for each name, since every clip needs it.
     """
     try:
         declared = json.loads((Path(model_source(model)) / "config.json").read_bytes())

@@ -55,7 +55,7 @@ class ModelConfig(Section):
 
     @property
     def is_mini(self) -> bool:
-        """Whether the checkpoint declares that it knows the shipped instructions alone, as the mini pair does."""
+        """Whether the checkpoint declares that it takes only the shipped instructions, as the mini pair."""
         return follows_shipped_prompts(self.model)
 
     @property

@@ -107,7 +107,7 @@ def load_config(
 ) -> ResolvedConfig:
     """Build the configuration: defaults < file < environment < flags.
 
-    Without `source` the file of the mini pair counts. If variables or flags name other models, no file does: the
+    Without `source` the file of the mini pair is used. If variables or flags name other models, none is: the
     defaults are those of published models. If only one model is named, the mode is edge or cloud.
 
     Args:

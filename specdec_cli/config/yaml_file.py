@@ -58,7 +58,7 @@ def write_yaml(values: dict[str, Any]) -> str:
 def read_yaml(path: Path, label: str) -> tuple[object, dict[Place, int]]:
     """The content of a file, None if it is empty, and the line of each key and value.
 
-    Raises ConfigError, which calls the file `label`, if it cannot be read, is no YAML, or has a key twice.
+    Raises ConfigError, which calls the file `label`, if it cannot be read, is not YAML, or has a key twice.
     """
     data = read_bytes(path, label, "Is it really a config file? Check the path and its permissions.")
     lines: dict[Place, int] = {}

@@ -19,7 +19,7 @@ _ATOM: Final = re.compile(rf"[（【《〈“‘「『]*(?:[^{_WIDE} ]+|[{_WIDE}
 
 
 def fit_end(text: str, width: int) -> str:
-    """The end of `text`, in `width` cells: of a path the part that tells it from others."""
+    """The end of `text`, in `width` cells: of a path the part that differs from others."""
     if cell_len(text) <= width:
         return text
     return "…" + chop_cells(text[::-1], max(width - 1, 1))[0][::-1]

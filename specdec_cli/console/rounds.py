@@ -121,7 +121,7 @@ def token_rows(
 ) -> Iterator[tuple[Sequence[TokenCell], Table]]:
     """Rows of tokens above their figures; each row is a table, so that a token takes no more cells than it needs.
 
-    `label` stands before the first row; `by_clause`: a row also ends behind each punctuation mark.
+    `label` is put before the first row; `by_clause`: a row also ends behind each punctuation mark.
     """
     for number, row in enumerate(_divided(cells, min(width, _WIDEST) - LABEL, by_clause)):
         table = Table.grid()
@@ -161,7 +161,7 @@ def threshold_of(settings: Mapping[str, object], *, waking: bool = False) -> flo
 
 
 def figures_legend(settings: Mapping[str, object]) -> str:
-    """A legend: which figure stands under the words, and what marks a token that crosses the threshold."""
+    """A legend: which figure is under the words, and what marks a token that crosses the threshold."""
     name, meaning = _FIGURES.get(str(settings.get("gate")), ("entropy", "of each token, nats"))
     return f"{name} {meaning}; blank: 0.00; !\xa0crosses the gate's threshold"
 
@@ -185,7 +185,7 @@ def render_round(
 ) -> Iterator[RenderableType]:
     """The lines of one round of `clip` on a terminal of `width` cells.
 
-    `claims_in` finds the claims about the sound, which stand under the row of tokens that makes them; `before` is the
+    `claims_in` finds the claims about the sound, shown under the row of tokens that makes them; `before` is the
     text of the earlier rounds.
     """
     whole, drafted = clip.settings.get("k") == "whole", len(round_.draft_ids)

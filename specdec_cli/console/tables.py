@@ -22,7 +22,7 @@ Page = Callable[[int], Iterable[RenderableType]]
 
 ONE_LINE: Final = 10_000
 """Cells in which each row of a table is one line."""
-_PIPED_WIDTH: Final = 120  # where there is no terminal to ask
+_PIPED_WIDTH: Final = 120  # where there is no terminal
 _WIDEST: Final = 160
 _STATUS: Final[dict[Status, tuple[str, str]]] = {"ok": (OK, GOOD), "warn": (WARN, NOTICE), "fail": (FAIL, BAD)}
 _LABEL: Final = (18, 24)  # cells of a row's label in a grid, gap included: on a terminal below 80 cells, and otherwise
@@ -59,9 +59,9 @@ def columns(*names: str, right: Sequence[str] = ()) -> Table:
 
 
 def grid(names: Sequence[str], rows: Sequence[FigureRow], width: int) -> Iterator[RenderableType]:
-    """Rows under the names of their columns; columns that do not fit stand in further blocks below.
+    """Rows under the names of their columns; columns that do not fit follow in further tables below.
 
-    The ends of an interval stand beside its figure, or below it in a narrow column.
+    The ends of an interval are beside its figure, or below it in a narrow column.
     """
     label = _LABEL[width >= 80]
     room = max((width - label) // _NARROWEST, 1)

@@ -33,14 +33,14 @@ Form = Literal["live", "rows", "lines", "errors"]
 
 LINE_EVERY_S: Final = 10.0
 """Time between two lines of a log on how far a command is."""
-_LOG_WIDTH: Final = 100  # cells of a row where there is no terminal to ask
+_LOG_WIDTH: Final = 100  # cells of a row where there is no terminal
 _SILENT_DBFS: Final = -75.0  # a microphone that delivers less is muted
 
 
 class View:
     """A display of clips one after the other, or of steps. A context manager, which gives the terminal back.
 
-    Showing an update, a step or what is loaded ends the command if a signal asked for it (see `interrupts.check`).
+    Showing an update, a step or what is loaded ends the command if a signal requested it (see `interrupts.check`).
 
     Args:
         console: where it is printed.
@@ -163,7 +163,7 @@ class View:
             self.say(f"{parts.name(clip)}: {'; '.join(f'{label} {body}' for label, body in facts)}")
         elif self.form == "errors":
             degraded = [] if event.degraded is None else [f"degraded: {event.degraded}"]
-            # a tenth of captions contradict the sound, and the mark behind each says so
+            # a tenth of captions contradict the sound, and the mark behind each shows it
             # what has no speech is listed once, at the end
             faults = parts.flagged(flag for flag in text.flags if flag not in ("contradicts", "no_speech"))
             for warning in (*degraded, *filter(None, [faults])):
@@ -213,7 +213,7 @@ class View:
             os.write(sys.stderr.fileno(), f"{self._ending}\n".encode())
 
     def say(self, sentence: str | Text, *, good: bool = True) -> None:
-        """Show a sentence; `good`: it is no warning."""
+        """Show a sentence; `good`: it is not a warning."""
         line = sentence if isinstance(sentence, Text) else Text(clean(sentence))
         if self._in_rows:
             self._print(Prose(line, Text.assemble(" ", (OK, GOOD) if good else (WARN, NOTICE)), indent=3))

@@ -1,4 +1,4 @@
-"""From transcripts to a comparison. Nothing else counts, so that a resumed run finds the same."""
+"""From transcripts to a comparison. Nothing else is read, so that a resumed run has the same result."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _LEADING: Final[dict[str, tuple[str, str] | None]] = {
     "chrF": ("references", "chrf"),
     "same as cloud's": ("cloud", "captions"),
 }
-"""Rows of quality that the terminal shows, and the gap that stands below."""
+"""Rows of quality that the terminal shows, and the gap below them."""
 _NOT_NAMED: Final = "none"
 _MEANINGS: Final = {
     "time of all clips": "Time of decoding, from the ready prompt to the last token. Reading files is not counted.",
@@ -175,7 +175,7 @@ def meanings(*tables: FigureTable | None) -> dict[str, str]:
 def confusions(comparison: Comparison, lexicon: Lexicon) -> dict[str, list[FigureTable]]:
     """Attribute -> the confusion matrix of each mode: true classes by row, classes that captions name by column.
 
-    Classes stand in the lexicon's order. A mode that gives cloud-only's captions has no matrix of its own.
+    Classes are in the lexicon's order. A mode that gives cloud-only's captions has no matrix of its own.
     """
     found: dict[str, list[FigureTable]] = {}
     for of in comparison.quality:

@@ -1,4 +1,4 @@
-"""What the page of a comparison says of clips, runs and rounds; its scripts only draw it."""
+"""The texts of the comparison's page about clips, runs and rounds; its scripts only draw them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def of_clip(clip: ClipComparison, modes: Sequence[Mode], attributes: Sequence[st
 
 
 def place_of(clip: ClipComparison) -> str | None:
-    """Where a piece lies: `3.0 s to 5.2 s of the recording, channel 2`; None for a whole recording."""
+    """The place of a piece: `3.0 s to 5.2 s of the recording, channel 2`; None for a whole recording."""
     if clip.start_s is None or clip.end_s is None:
         return None
     channel = f", channel {clip.channel}" if clip.channel else ""

@@ -24,7 +24,7 @@ def clip_key(clip: TranscriptHead) -> ClipKey:
 def pair(transcripts: Iterable[Transcript], modes: Sequence[Mode]) -> tuple[list[PairedClip], list[ClipError], int]:
     """Sorts transcripts by clip and mode, in the order in which clips appear.
 
-    The first caption of a mode counts, also after a failure. Modes other than `modes` are left out.
+    The first caption of a mode is used, also after a failure. Modes other than `modes` are left out.
 
     Returns:
         Clips that every mode captioned, those that some mode could not, and how many some mode has yet to caption.

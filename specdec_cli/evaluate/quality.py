@@ -77,7 +77,7 @@ def recalls(hits: Values, truth: Truth, attribute: str) -> Statistic:
 
 
 def scores(clips: Clips, modes: Sequence[Mode], lexicon: Lexicon, *, described: bool) -> Scores:
-    """Measure -> the quality of each mode, in the order of `MEASURES`; emotion alone does not count as `heard`.
+    """Measure -> the quality of each mode, in the order of `MEASURES`; emotion by itself is not `heard`.
 
     `described`: whether the references' texts are descriptions.
     """

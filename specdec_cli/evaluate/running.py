@@ -37,7 +37,7 @@ _FINAL: Final = frozenset({AudioDecodeError.__name__, AudioContentError.__name__
 
 
 def accepting(shared: Mapping[Mode, SharedFields]) -> Accepts[Transcript]:
-    """What transcripts of each mode must have been made with to count.
+    """Settings and weights with which transcripts of each mode must have been made to be used.
 
     Those of other modes are left alone, and a failure under other settings is tried again.
     """
@@ -77,7 +77,7 @@ class StoredRuns(Journal[Transcript]):
         return made_by(entry)
 
     def add(self, transcript: Transcript) -> None:
-        """Keeps a transcript, and appends it to the file; a failure that stands there already is not written again."""
+        """Keeps a transcript, and appends it to the file; a failure that it already holds is not written again."""
         known = (run.error for run in self._runs[clip_key(transcript), transcript.mode])
         if transcript.error is None or transcript.error not in known:
             self.append(transcript.to_json())

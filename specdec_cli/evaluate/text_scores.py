@@ -23,7 +23,7 @@ from specdec_cli.stats import Figures, Values
 
 _TOKENIZERS: Final[dict[Language, str]] = {"zh": "zh", "en": "13a"}  # of sacrebleu; zh: characters
 _WORDS: Final[dict[Language, re.Pattern[str]]] = {"zh": re.compile(r"[a-z0-9]+|[^\W_]"), "en": re.compile(r"[a-z0-9]+")}
-"""What ROUGE-L counts: characters of Chinese, with Latin words and numbers whole; words of English."""
+"""The units of ROUGE-L: characters of Chinese, with Latin words and numbers whole; words of English."""
 _DESCRIBING: Final = 0.5
 
 
@@ -60,7 +60,7 @@ def in_another_language(references: Iterable[Reference | None], language: Langua
 
 def text_scores(hypotheses: Sequence[str], references: Sequence[Sequence[str]], language: Language) -> TextQuality:
     """Scores captions [n], at least one, against the references [n][one or more] of the same clips."""
-    # first references of all clips, second references of all clips, and so on; None stands for a missing one, which
+    # first references of all clips, second references of all clips, and so on; None is a missing one, which
     # sacrebleu leaves out, though its annotations do not say so
     streams: Any = list(zip_longest(*references))
     rouge_l = [_rouge_l(text, wanted, language) for text, wanted in zip(hypotheses, references, strict=True)]

@@ -1,4 +1,4 @@
-"""Pictures of quality against time: where each mode stands, in SVG that a template writes."""
+"""Pictures of quality against time: the place of each mode, in SVG that a template writes."""
 
 from __future__ import annotations
 
@@ -47,26 +47,26 @@ class Axis(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A mode in the plane: x in % of the width, y in pixels; equal ends where there is no interval."""
+    """A mode in the plane: x in % of the width, y in pixels; both ends are equal where there is no interval."""
 
     mode: Mode
     x: float
     y: float
     across: tuple[float, float]
     along: tuple[float, float]
-    left: bool  # whether its name stands left of it, else right
-    below: bool  # whether its name stands below it, else above
+    left: bool  # whether its name is left of it, else right
+    below: bool  # whether its name is below it, else above
     said: str  # in words
 
     @property
     def name(self) -> tuple[float, float, float, float]:
-        """Where its name stands in the narrowest picture: left and right, %; top and bottom, pixels."""
+        """The box of its name in the narrowest picture: left and right, %; top and bottom, pixels."""
         width, base = _GAP + _LETTER * len(self.mode), self.y + (18 if self.below else -9)
         start = self.x - width if self.left else self.x + _GAP
         return start, start + width - _GAP, base - _LINE, base
 
     def apart(self, others: Sequence[Placed]) -> bool:
-        """Whether its name stands within the picture, and over none of theirs."""
+        """Whether its name is inside the picture and overlaps none of theirs."""
         start, end, top, bottom = self.name
         return 0 <= start < end <= 100 and not any(
             start < their_end and their_start < end and top < their_bottom and their_top < bottom

@@ -18,7 +18,7 @@ _LONGEST_NAME: Final = 255  # bytes
 
 @dataclass(slots=True)
 class Written:
-    """How many files stand as they should, and why others were not written."""
+    """How many files are up to date, and why others were not written."""
 
     count: int = 0
     problems: list[SpecdecError] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Folder:
     def put(self, name: str, content: str | bytes, recording: str | None = None) -> None:
         """Writes a file, whose name may begin with folders; `recording`: path of the only one that it is about.
 
-        A file that may not be replaced, or that is about another recording, stays and counts as a problem.
+        A file that may not be replaced, or that is about another recording, stays and is reported as a problem.
         """
         interrupts.check()
         target = self.path / name

@@ -38,7 +38,7 @@ class CaptionedPiece:
 
     @classmethod
     def of(cls, line: Line, transcripts: Path) -> CaptionedPiece:
-        """The piece of a line that has a caption; TranscriptError if it does not say where the piece is."""
+        """The piece of a line that has a caption; raises TranscriptError if it lacks the times of the piece."""
         head, start = line.head, line.head.start_s or 0.0
         end = head.duration_s if head.end_s is None else head.end_s
         if end is None or start >= end:
@@ -57,7 +57,7 @@ class CaptionedRecording:
     path: str  # absolute; to be opened
     name: str  # its place below the folder of all recordings, without suffix; no two have the same, even without case
     pieces: tuple[CaptionedPiece, ...]  # at least one
-    duration_s: float  # of all of it, as its transcripts say; else to the end of the last piece
+    duration_s: float  # of all of it, from its transcripts; else up to the end of the last piece
     made: datetime  # when its transcript was last written
 
     @classmethod
@@ -131,7 +131,7 @@ class Stored:
         return replace(self, runs={key: self.runs[key] for key in keys if key in self.runs})
 
     def __iter__(self) -> Iterator[CaptionedRecording]:
-        """The recordings; TranscriptError if a line does not say where its piece is."""
+        """The recordings; raises TranscriptError if a line lacks the times of its piece."""
         clips: dict[str, list[Line]] = {}
         for key, run in self.runs.items():
             clips.setdefault(key.path, []).extend(line for line in run if line.head.good)
@@ -169,7 +169,7 @@ def _folded(name: str) -> str:
 
 
 def details(head: TranscriptHead) -> dict[str, Any]:
-    """What a transcript has beyond its caption, as a row: name of a column -> value.
+    """All of a transcript but its caption, as a row: name of a column -> value.
 
     `speaker`, `text`, `channel` from 1, `needs_review`; `flags` with spaces, `emotions` with commas between;
     `label_A`, `agrees_A` and `score_A_CLASS` of each attribute A; `measured_NAME`.

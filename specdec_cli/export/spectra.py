@@ -24,12 +24,12 @@ Values = npt.NDArray[np.floating]
 
 
 class SoundRow(NamedTuple):
-    """The sound between two times. Values stand `step_s` apart, the first at `start_s`."""
+    """The sound between two times. Values are `step_s` apart, the first at `start_s`."""
 
     start_s: float
     step_s: float
     mel_db: Values  # power of mel bands [bands, frames], dB
-    f0_hz: Values  # NaN where there is no voice [frames]
+    f0_hz: Values  # NaN in unvoiced frames [frames]
     level_dbfs: Values  # [frames]
 
 
@@ -38,7 +38,7 @@ def rows_of(
 ) -> Iterator[SoundRow]:
     """The sound of a recording between given times, s, which follow each other; one row is in memory at a time.
 
-    `sha256`: of the recording that was captioned. `channel` and `track` count from 1; None: the mean of all channels,
+    `sha256`: of the recording that was captioned. `channel` and `track` are 1-based; None: the mean of all channels,
     and the default track. Parts without sound have no row.
 
     Raises:

@@ -12,7 +12,7 @@ from specdec_cli.text import one_line
 from specdec_cli.times import clock
 
 VTT_NOTE: Final = "NOTE specdec: each cue says how somebody speaks, not what they say"
-"""Comment by which a reader of cuts knows that cues hold captions."""
+"""Comment that marks cues as captions for the reader of cuts."""
 _VTT_SAID: Final = "NOTE said: "
 _VTT_CHANNEL: Final = "NOTE channel: "
 _SRT_SPEAKER: Final = "[{}]: "  # as WhisperX writes it; square brackets in a name become round ones
@@ -24,7 +24,7 @@ _NO_SPEAKER: Final = re.compile(r"^\[([^\]]*)\]: ")
 def srt(recording: CaptionedRecording) -> str:
     """SubRip: the caption of each piece while it lasts, after the speaker as `[ann]: `. An arrow in a text becomes →.
 
-    Flags stand after the caption in brackets, as in VTT; the words that are spoken are a line below it.
+    Flags follow the caption in brackets, as in VTT; the words that are spoken are a line below it.
     """
     cues = []
     for number, piece in enumerate(_spoken(recording), 1):

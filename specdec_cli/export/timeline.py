@@ -66,7 +66,7 @@ class _Lane:
         return one_line(found) if found else None
 
     def contradicted(self, piece: CaptionedPiece) -> bool:
-        """Whether the measured sound says that the class is another one."""
+        """Whether the measured sound contradicts the class."""
         return piece.details.get(f"agrees_{self.name}") is False
 
     def shown(self, name: str, language: Language) -> str:
@@ -224,7 +224,7 @@ def _boundaries(panel: Axes, row: _Row, colour: str) -> None:
 
 
 def _classes(panel: Axes, row: _Row, lanes: Sequence[_Lane], language: Language) -> None:
-    """A box for each piece in each lane; pieces that overlap stand above each other within it."""
+    """A box for each piece in each lane; pieces that overlap are drawn above each other."""
     found = _layers(row)
     tall = 0.86 / max(len(found), 1)
     for place, lane in enumerate(reversed(lanes)):

@@ -58,7 +58,7 @@ class Cuts:
     _named: ByRecording[Cut] = field(repr=False)
     _unnamed: list[Cut] = field(default_factory=list, repr=False)  # of a file that names no recording: they are of one
     _files: ByRecording[Path] | None = field(default=None, repr=False)  # of a folder
-    _asked: set[str] = field(default_factory=set, repr=False)  # recordings whose unnamed cuts were asked for
+    _asked: set[str] = field(default_factory=set, repr=False)  # recordings whose unnamed cuts were requested
 
     @classmethod
     def of_config(cls, audio: AudioConfig) -> Cuts | None:
@@ -141,7 +141,7 @@ class Cuts:
         try:
             files = [] if self._files is None else self._files.of(recording)
             return digest(files[0].read_bytes()) if len(files) == 1 else None
-        except (OSError, ReferencesError):  # `of` tells
+        except (OSError, ReferencesError):  # found by `of`
             return None
 
     @property
@@ -208,7 +208,7 @@ def _closed(entries: Sequence[Entry], skips: Skips) -> Iterator[tuple[Entry, Cut
 def _rttm(path: Path, skips: Skips) -> Iterator[Entry]:
     """The cuts of SPEAKER lines. Names may hold blanks: the format forbids them, and tools write them.
 
-    Most tools write channel 1 for any recording, so channels count only in files that name others.
+    Most tools write channel 1 for every recording, so channels are used only in files that name others, too.
     """
     found, where = list[Entry](), f"{path}, line "
     for number, line in enumerate(read_text(path, lenient=True).split("\n"), 1):

@@ -36,7 +36,7 @@ _OFFSET: Final = "offset"  # the start beside a duration, the end beside an onse
 _ENDS: Final = ("end", "endtime", "stop", "tmax")
 _LENGTHS: Final = ("duration",)
 _UNITS: Final = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 0.001, "msec": 0.001, "milliseconds": 0.001}
-"""Seconds per unit, by what the name of a column ends with."""
+"""Ending of a column's name -> seconds per unit."""
 _LIKE_START: Final = re.compile(
     r"(?:start|begin|onset|offset)(?!date)|^t0$|^xmin"
 )  # in names of columns that may be starts
@@ -46,7 +46,7 @@ _NAMED_CHANNELS: Final = {"left": 0, "right": 1}
 
 
 class Entry(NamedTuple):
-    """One row of a table; None is what the table does not say."""
+    """One row of a table; a field is None if the table has no value for it."""
 
     place: str  # "clips.tsv, line 7"
     file: str | None = None  # path or name, as it is written
@@ -78,7 +78,7 @@ class Columns:
         """`file`: the column that names the recording; None: looked for, also under the plain names in `clips`.
 
         Raises:
-            ReferencesError: two columns have one name but for case, blanks and punctuation, and it is read.
+            ReferencesError: a column that is read has the name of another one, apart from case and punctuation.
         """
         self.table = table
         self._by_name = defaultdict[str, list[str]](list)
@@ -146,7 +146,7 @@ class Columns:
         return moment(cell, time.scale)
 
     def _tell_of_times(self, skips: Skips) -> None:
-        """Says if columns that may be times are not read, so that parts are longer than they may be meant."""
+        """Warns of columns that look like times and are not read, so that rows are about longer parts."""
         like = next((columns[0] for name, columns in self._by_name.items() if _LIKE_START.search(name)), None)
         if self.start.column is None and like is not None:
             skips.note(
@@ -157,7 +157,7 @@ class Columns:
             skips.note(f"{self.table.path} has no column end or duration, so every part lasts to that of its recording")
 
     def _tell_of_channels(self, skips: Skips) -> None:
-        """Says if a column that looks as if it held channels is not read, so that all channels are mixed."""
+        """Warns of a column that looks like channels and is not read, so that all channels are mixed."""
         like = next((columns[0] for name, columns in self._by_name.items() if _LIKE_CHANNEL.fullmatch(name)), None)
         if self.channel is None and like is not None and any(row.cell(like) for row in self.table.rows):
             skips.note(
@@ -166,7 +166,7 @@ class Columns:
             )
 
     def _tell_of_files(self, skips: Skips) -> None:
-        """Says if two columns name recordings, and not the same ones, of which the first counts."""
+        """Warns if two columns name different recordings; the first column is used."""
         others = [self._by_name[name][0] for name in FILES if name in self._by_name and self.file is not None]
         for other in others:
             if other != self.file and any(_names_others(row, self.file, other) for row in self.table.rows):
@@ -176,7 +176,7 @@ class Columns:
                 )
 
     def _channel(self, value: str | None) -> int | None:
-        """The channel, 0-based. ValueError: it is none."""
+        """The channel, 0-based. Raises ValueError if it is not a channel."""
         if value is None or value.casefold() in _NAMED_CHANNELS:
             return None if value is None else _NAMED_CHANNELS[value.casefold()]
         number = value.removesuffix(".0")  # as pandas writes a column with gaps
@@ -197,12 +197,12 @@ def _names_others(row: Row, column: str | None, other: str) -> bool:
 
 
 def channel_from_1(value: str | None) -> int | None:
-    """The channel, 0-based, of a number from 1, as in RTTM; None for all else."""
+    """The channel, 0-based, of a number from 1, as in RTTM; None if it is not such a number."""
     return int(value) - 1 if value and value.strip().isdecimal() and 0 < int(value[:5]) < 1000 else None
 
 
 def language_named(place: str, value: str | None, skips: Skips) -> Language | None:
-    """zh or en for "zh-CN", "cmn", "Mandarin", "English"; None for no language, and for others, which are counted."""
+    """zh or en for "zh-CN", "cmn", "Mandarin", "English"; None if empty or another language, which is counted."""
     if value is None:
         return None
     main = re.split(r"[-_ ]", value.casefold())[0]

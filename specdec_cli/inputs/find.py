@@ -32,12 +32,12 @@ _OTHERS: Final = {
     (".rttm", ".srt", ".vtt", ".textgrid"): ("a file of cuts", "Name the recording, and --segment {}"),
 }
 _TRANSCRIPT: Final = b'{"schema":1,"file":'
-_NO_TEXT: Final = re.compile(rb"[\x01-\x08\x0e-\x1a]")  # every recording has such bytes, and no list of names
+_NO_TEXT: Final = re.compile(rb"[\x01-\x08\x0e-\x1a]")  # recordings have such bytes; a list of names has none
 
 
 @dataclass(frozen=True)
 class Paths:
-    """Recordings by path, found while they are iterated: as given, and of each folder sorted by name."""
+    """Recordings by path, searched while they are iterated: in the given order, those of a folder by name."""
 
     paths: Sequence[str]  # files, folders and patterns (`*`, `?`, `[...]`, `**`), as given
     recursive: bool = False  # whether folders are searched at every depth
@@ -161,11 +161,11 @@ def require_sounds(paths: Sequence[str]) -> None:
 
 
 def _other_way(path: str) -> tuple[str, str] | None:
-    """What a text file is, by its beginning and its ending, and how to give it; None for any other file."""
+    """What a text file is, and the option that takes it, by its first bytes and its ending; None for other files."""
     kind = os.path.splitext(path.lower().removesuffix(".gz"))[1]
     what, way = next((other for endings, other in _OTHERS.items() if kind in endings), ("", ""))
     head = b""
-    with suppress(OSError, ValueError), open_regular(path) as file:  # a FIFO would never answer
+    with suppress(OSError, ValueError), open_regular(path) as file:  # reading a FIFO would never end
         head = file.read(4096)
     if head.startswith(_TRANSCRIPT):
         hint = f"To go on with it, name the recordings and --output {path}; specdec export {path} reads it."
@@ -217,7 +217,7 @@ def all_unreadable(recordings: Iterable[InputFile]) -> dict[str, SpecdecError]:
             with opened(recording.path) as file:
                 require_sound(recording.path, file)
             return {}
-        except Exception as error:  # also an error of a library about a header that lies
+        except Exception as error:  # also a library's error about a wrong header
             refused[recording.path] = as_specdec_error(error)
     return refused
 

@@ -1,4 +1,4 @@
-"""The times of a row, a cut or a tier, as files of others write them."""
+"""The times of a row, a cut or a tier, as other tools write them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from specdec_cli.text import show
 from specdec_cli.times import MOST_S, parse
 
 Moment = float | str | None
-"""Seconds; the text of what is no time; None: no time is given."""
+"""Seconds; text that is not a time, as it is; None if no time is given."""
 _WITH_UNIT: Final = re.compile(r"(.*\d)\s*(ms|msec|s|sec|secs|seconds)", re.IGNORECASE)
 _THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+")  # as spreadsheets show long numbers
 
 
 def moment(value: object, scale: float = 1.0) -> Moment:
-    """Seconds of a number or a text, also below 0; the text itself if it is no time; None if no time is given.
+    """Seconds of a number or a text, also below 0; the text itself if it is not a time; None if it is empty.
 
     `scale`: seconds per unit of a number that names no unit itself. In milliseconds a comma stands between thousands.
     """
@@ -54,7 +54,7 @@ def span(
 ) -> tuple[float | None, float | None] | None:
     """Start and end of a part of a recording, seconds. (None, None): all of it; an end None: to its end.
 
-    None: it is not a part of a recording, and is left out. If there is an end, the length does not count.
+    None: it is not a part of a recording, and is left out. The length is used only if there is no end.
     """
     if isinstance(start, str) or isinstance(end, str) or isinstance(length, str):
         wrong = next(each for each in (start, end, length) if isinstance(each, str))

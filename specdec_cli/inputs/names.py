@@ -28,7 +28,7 @@ SOUND_FILE: Final = re.compile(rf"(.+)\.(?:{SOUND_ENDINGS})", re.IGNORECASE | re
 class ByRecording(Generic[_Item]):
     """Items by the recordings that a table names: a tree of paths from their last part up, searched in linear time.
 
-    Composed and decomposed letters are alike (NFC), and blanks are like `_`, as RTTM writes them. An ending counts as
+    Composed and decomposed letters match (NFC), and blanks match `_`, as RTTM writes them. An ending is taken for
     one only if recordings have it: `talk.v2` is a whole name.
     """
 
@@ -55,7 +55,7 @@ class ByRecording(Generic[_Item]):
         self._whole[node].append(name)
 
     def expect(self, recordings: Iterable[str]) -> None:
-        """Takes the paths of all recordings: a name or path that two of them share finds neither."""
+        """Takes the paths of all recordings. A name or path that two of them share matches neither."""
         given = [(tuple(_from_root(recording)), recording) for recording in recordings]
         for way, recording in given:
             self._endings[way].setdefault(parts_of(recording)[-1], recording)
@@ -83,7 +83,7 @@ class ByRecording(Generic[_Item]):
         return self._of_ending(recording, names)
 
     def _follow(self, way: Iterable[str]) -> tuple[int, int, int]:
-        """How far the tree leads along a path: the node there, its depth, and the last node of a whole path or root."""
+        """Follows a path down the tree: the last node, its depth, and the last node of a whole path, or the root."""
         node, shared, whole = _ROOT, 0, _ROOT
         for part in way:
             if (above := self._nodes.get((node, part))) is None:
@@ -99,7 +99,7 @@ class ByRecording(Generic[_Item]):
         found = [name for name in names if lasts[name] in (last, _stem(last))]
         found = found or [name for name in names if _alike(lasts[name]) in (_alike(last), _alike(_stem(last)))]
         others = self._endings.get(tuple(_from_root(recording)), {}).keys() - {last}
-        if others:  # talk.wav and talk.flac: a row has to say which
+        if others:  # talk.wav and talk.flac: a row has to name the ending
             own = [name for name in names if lasts[name] == last]
             if not own and any(lasts[name] not in others for name in names):
                 self._refuse(f"{names[0]} of {self._source}", sorted({last, *others}))

@@ -34,7 +34,7 @@ class Skips:
         self._keep(self._first_out, place, reason)
 
     def change(self, place: str, reason: str) -> None:
-        """Counts an entry that is used, though not as it is written."""
+        """Counts an entry that is used, but not as it is written."""
         self.changed += 1
         self._keep(self._first_changed, place, reason)
 

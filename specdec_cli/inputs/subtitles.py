@@ -21,8 +21,8 @@ from specdec_cli.times import clock
 _TIME: Final = r"(-?\d[^\s.,]{0,30}(?:[.,]\d{0,9})?)[\d.]{0,30}"  # JavaScript writes decimals behind milliseconds
 _CLOCK: Final = r"(-?\d{1,5}:[\d:]{1,30}(?:[.,]\d{1,9})?)[\d.]{0,30}"
 _CUE: Final = re.compile(rf"\s*{_TIME}\s?-->\s?{_TIME}(?:\s.*)?|\s*{_CLOCK}\s?(?:[-–—=] ?){{1,3}}>\s?{_CLOCK}(?:\s.*)?")
-"""The times of a cue, also after the arrows that machine translation leaves; bounded, as all patterns for text."""
-_TORN: Final = re.compile(rf"\s*{_CLOCK}\s?-->\s?(\S{{0,30}}).*")  # a first time, and something else for the second
+"""The times of a cue, also with the arrows that machine translation writes; of bounded length, as all patterns."""
+_TORN: Final = re.compile(rf"\s*{_CLOCK}\s?-->\s?(\S{{0,30}}).*")  # a first time with no second time behind it
 _WORD_TIME: Final = re.compile(r"<\d[\d:.]*>")  # of a word within a cue
 _IN_STREAM: Final = re.compile(r"X-TIMESTAMP-MAP=\S{0,60}[1-9]\S{0,60}")  # of HLS; with zeros it means nothing
 _VOICE: Final = re.compile(r"<v(?:\.[^\s<>]{0,100})?\s{1,9}([^<>]{1,255})>")
@@ -32,11 +32,11 @@ _PREFIX: Final = re.compile(
 """A speaker before the text, as WhisperX writes `[Ann]: ` and others `SPEAKER_01: `."""
 _TAG: Final = re.compile(r"<[^<>\n]{0,500}>|\{\\[^{}\n]{0,500}\}")
 _OWN: Final = "NOTE specdec"  # begins the comment of a WebVTT whose cues are captions
-_END: Final = "\0"  # stands for the empty line that ends a cue of WebVTT
+_END: Final = "\0"  # marks the empty line that ends a cue of WebVTT
 
 
 def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
-    """The cues, with the speaker that is their voice or stands before their text.
+    """The cues. The speaker is the voice of a cue or the prefix of its text.
 
     pysubs2 joins a cue whose times it does not read to the one before, and reads `00:01.5` as five milliseconds. So
     the times are read here, and it finds the number of the cue in their place, in milliseconds.
@@ -44,7 +44,7 @@ def subtitles(path: Path, skips: Skips) -> Iterator[Entry]:
     Source: https://www.w3.org/TR/webvtt1/; SRT has no specification.
 
     Raises:
-        ReferencesError: a line of text is one of two times.
+        ReferencesError: a line of text has the form of a cue's two times.
     """
     text = read_text(path, lenient=True)
     web, captions = text.startswith("WEBVTT"), _OWN in text[:200]

@@ -34,7 +34,7 @@ _NO_TABLES: Final = {
 _SEPARATOR: Final = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _MOST_LINES: Final = 100  # of a quoted cell
 _OF_WHISPER: Final = ("start", "end", "text")  # the header of Whisper's TSV, whose times are whole milliseconds
-_IN_SECONDS: Final = re.compile(r"-?\d+[.,:].*")  # a time that Whisper does not write; an empty or torn cell is none
+_IN_SECONDS: Final = re.compile(r"-?\d+[.,:].*")  # not a time of Whisper's; empty and torn cells have none
 _NOT_UTF_8: Final = "not UTF-8 text: save it as UTF-8"
 
 
@@ -54,7 +54,7 @@ class Row(NamedTuple):
         """The one text in a cell; None if it is empty, holds one of `NONE`, or there is no column.
 
         Raises:
-            ValueError: there are several; says so.
+            ValueError: the cell holds several texts.
         """
         value = None if column is None else self.values.get(column)
         if value is None:
@@ -89,7 +89,7 @@ class Table:
 
 
 def read_table(path: Path, skips: Skips | None = None) -> Table:
-    """Reads a table in the format that the ending of its name stands for.
+    """Reads a table in the format that its ending names.
 
     Quotes of a TSV are ordinary characters, unless its first line begins with one. CSV may have semicolons, tabs or
     bars for commas, as a first line `sep=;` says, or the header. Empty rows, and columns without a name, are passed
@@ -113,7 +113,7 @@ def read_table(path: Path, skips: Skips | None = None) -> Table:
 
 
 def _objects(path: Path, skips: Skips) -> Table:
-    """The table of a JSON document or of JSON lines. ReferencesError if it is no JSON at all."""
+    """The table of a JSON document or of JSON lines. Raises ReferencesError if none of it is JSON."""
     text = read_text(path, lenient=True)
     clean = decoded(text)
     try:
@@ -141,7 +141,7 @@ def _objects(path: Path, skips: Skips) -> Table:
 
 
 def _parsed(text: str, *, clean: bool) -> Any:
-    """The JSON of a text. The fast parser refuses bytes that are no UTF-8, the other one keeps them."""
+    """The JSON of a text. The fast parser refuses bytes that are not UTF-8; the other one keeps them."""
     try:
         return from_json(text) if clean else json.loads(text)
     except RecursionError as error:
@@ -149,7 +149,7 @@ def _parsed(text: str, *, clean: bool) -> Any:
 
 
 def _said(tree: Any) -> tuple[list[Any] | None, float, int]:
-    """The list of what was said in a document, seconds a unit of its times, and the number of its first channel.
+    """The segments of a document, seconds per unit of its times, and the number of its first channel.
 
     A list of objects is itself; None: an object that holds none, as a line of JSON lines does.
     """

@@ -18,7 +18,7 @@ NONE: Final = frozenset({"", "na", "n/a", "#n/a", "nan", "nat", "none", "null", 
 """Cells without a value, in small letters."""
 _GZIP: Final = b"\x1f\x8b"
 _ZIP: Final = b"PK\x03\x04"
-UNDECODED: Final = re.compile(r"[\ud800-\udfff]")  # of bytes that are no UTF-8, read leniently
+UNDECODED: Final = re.compile(r"[\ud800-\udfff]")  # of bytes that are not UTF-8, read leniently
 
 
 def ending(path: Path) -> str:
@@ -29,10 +29,10 @@ def ending(path: Path) -> str:
 def read_text(path: Path, *, lenient: bool = False) -> str:
     """The text of a regular file in UTF-8, or in UTF-16, as Praat and Excel write it.
 
-    One that gzip packed is unpacked. `lenient`: bytes that are no UTF-8 become lone surrogates.
+    One that gzip packed is unpacked. `lenient`: bytes that are not UTF-8 become lone surrogates.
 
     Raises:
-        ReferencesError: it cannot be read, is no text, or has more than `MOST_BYTES` once unpacked.
+        ReferencesError: it cannot be read, is not text, or has more than `MOST_BYTES` once unpacked.
     """
     try:
         with open_regular(path) as stored:
@@ -67,5 +67,5 @@ def decoded(text: str) -> bool:
 
 
 def cell_text(value: object) -> str | None:
-    """A text or a number as one line; None for nothing, and for anything else."""
+    """A text or a number as one line; None for all other values."""
     return " ".join(str(value).split()) or None if isinstance(value, str | int | float) else None

@@ -78,13 +78,13 @@ def _speaker(name: str) -> str | None:
 def _tiers(path: Path, skips: Skips) -> list[dict[str, Any]]:
     """The tiers of a TextGrid in the long or the short format, as praatio reads it.
 
-    praatio passes over what it does not expect: a value on a line with others, a minus, the end of a broken file. So
-    its labels are counted. Numbers like 1e-05 and 0,7 it does not read at all.
+    praatio skips what it does not expect: several values on a line, a minus, the end of a broken file. Therefore
+    its labels are counted. It does not read numbers like 1e-05 and 0,7.
 
     Source: https://www.fon.hum.uva.nl/praat/manual/TextGrid_file_formats.html
 
     Raises:
-        ReferencesError: it is no TextGrid in one of these formats, or praatio read less than all of it.
+        ReferencesError: it is not a TextGrid in one of these formats, or praatio read less than all of it.
     """
     text = read_text(path, lenient=True).replace("\r\n", "\n")
     if not (head := _HEAD.match(text)):

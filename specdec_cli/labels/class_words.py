@@ -32,7 +32,7 @@ _OWN_WORDS: Final = frozenset("和呢时中一不有无没行连经常极许单�
 _PARTICLES: Final = frozenset("的地得着了")
 """Which a token may hold behind the word that names a class: 大的."""
 _LETTERS: Final = 3
-"""Latin letters from which the beginning of a word tells how it goes on."""
+"""Fewest Latin letters at the beginning of a word from which its continuations are looked up."""
 
 
 class Named(NamedTuple):
@@ -83,7 +83,7 @@ class ClassWords:
         lexicon: has the phrases.
         attributes: whose classes are looked for.
         decode: token ids to text.
-        words: of a model of fixed wording; None: the lexicon alone says what a word means.
+        words: of a model of fixed wording; None: words mean what the lexicon has.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class ClassWords:
             is_new = not _pairs(named) <= _pairs(_named(self._lexicon.last(row[:fresh], language)))
         if not (marked or (is_ended and _is_latin(row[-1]))):
             has_noun = bool(named) and not end.may_name
-            # of phrases that lie over one another the first counts
+            # of phrases that overlap the first is used
             for meaning in self._begun(row, min(fresh, end.start), language):
                 said = self._said(meaning, _pairs(named), has_noun=has_noun, only=len(end.noun) == 1)
                 if said is None:

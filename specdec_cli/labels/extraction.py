@@ -24,9 +24,9 @@ Strength = Literal["likeliest", "plain", "slight", "weak"]
 LONGEST: Final = 2000
 """Units of a text that are read; a caption has a few dozen."""
 REACH: Final[Mapping[Language, int]] = {"zh": 7, "en": 5}
-"""How many units may stand between a negation and the word that it negates."""
+"""Most units between a negation and the word that it negates."""
 NOUN_REACH: Final[Mapping[Language, int]] = {"zh": 7, "en": 3}
-"""How many units may stand between a negation and the noun that it denies: "no particularly strong emotion"."""
+"""Most units between a negation and the noun that it negates: "no particularly strong emotion"."""
 _AROUND: Final = 12
 """Known phrases before and after a word among which its noun is looked for."""
 _ALTERNATIVE: Final = frozenset(["or", "nor", "或"])
@@ -118,7 +118,7 @@ class Caption:
         return Ending(word.start, named, may_name, is_noun=bool(word.meaning.topics), noun=noun)
 
     def _is_predicate(self, word: Mention) -> bool:
-        """Whether an English word says what its subject is ("is clear", "sounds very clear"): no noun of it follows."""
+        """Whether an English word is a predicate ("is clear", "sounds very clear"): no noun of it follows."""
         places = range(max(word.start - 3, 0), word.start) if self._language == "en" else ()
         return any(
             self._row[at] in _COPULAS
@@ -131,7 +131,7 @@ class Caption:
         return [one for one in self._named if one.attribute == attribute]
 
     def _before(self, word: Mention) -> list[Mention]:
-        """The known phrases that stand before a word in its sentence."""
+        """The known phrases before a word in its sentence."""
         return [one for one in self._mentions if one.sentence == word.sentence and one.end <= word.start]
 
     def _negated(self, attribute: str, word: Mention, reach: int) -> bool:
@@ -218,7 +218,7 @@ class Caption:
 
 
 def _classes(word: Mention, noun: Mention) -> dict[str, str]:
-    """Attribute -> class that `word` names beside `noun`, if any; a later file's group counts first."""
+    """Attribute -> class that `word` names beside `noun`, if any; groups of a later file have priority."""
     near = word.meaning.near
     return {topic[0]: near[topic] for topic in noun.meaning.topics if topic in near}
 

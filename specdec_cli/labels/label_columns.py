@@ -24,7 +24,7 @@ _ALSO_CALLED: Final = {
     "rate": ("speakingrate", "speed"),
     "volume": ("energy", "loudness"),
 }
-"""Attribute -> further plain names of its column. They may hold measurements: only words count."""
+"""Attribute -> further plain names of its column. Such a column may hold measurements, so only words are read."""
 _OF_RATERS: Final = re.compile(r"\w(:\w)+")  # votes of several raters in one cell, as CREMA-D writes them
 TIE: Final = "a tie of raters"
 
@@ -59,7 +59,7 @@ def decided(votes: Sequence[Vote]) -> Vote:
 
 
 def _words(table: Table, column: str) -> Iterator[str]:
-    """The words of a column, folded, without those that say that there is none."""
+    """The words of a column, folded, without those for an empty cell."""
     words = (folded(word) for row in table.rows for word in _raters(row.cell(column)))
     return (word for word in words if word not in NOT_GIVEN)
 
@@ -83,7 +83,7 @@ class LabelColumn:
     column: str
     classes: Mapping[str, str | None]  # folded word -> class
     corpus: str | None  # the corpus whose codes the words are; None: they are plain words
-    hint: str  # for a word that is no label
+    hint: str  # for a word that is not a label
 
     @classmethod
     def of(cls, table: Table, attribute: str, column: str, lexicon: Lexicon, corpus: str | None) -> LabelColumn:

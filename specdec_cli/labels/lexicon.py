@@ -76,7 +76,7 @@ class Lexicon:
 
     @cached_property
     def digest(self) -> str:
-        """Identifies what the lexicon says."""
+        """Digest of the content of the lexicon."""
         content = json.dumps([file.model_dump(mode="json") for file in self._files], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
@@ -98,7 +98,7 @@ class Lexicon:
         """The class that a caption names for every attribute; None where it names none.
 
         Some 2000 words are read, more than any caption has, in the language that they are written in; `language`
-        decides where that is not clear. Quoted speech is left out. A word counts where nothing negates it. Where
+        decides where that is not clear. Quoted speech is left out, and so are negated words. Where
         words of several classes are left for one attribute, the first of these rules that leaves one class decides:
 
         1. what is called likeliest or concluded ("最可能", "mainly", "so") stands above what is named plainly, that
@@ -122,7 +122,7 @@ class Lexicon:
         """The emotion words that a caption uses of the speaker, in order, each once and in its normal form.
 
         They are words of a wheel ("angry" for "angrily"). Where another word names one (低沉 beside 情绪), the first
-        word of that class stands for it. Words beside the point count where there are no others.
+        word of that class stands for it. Weak words are used where there are no others.
         """
         every, vocabulary = self._read(text, language)
         readings = [one for one in every if self._rules[one.attribute].wheel]
@@ -141,7 +141,7 @@ class Lexicon:
         return Caption(text, self.vocabularies[of], self._rules, of).readings(), self.vocabularies[of]
 
     def language_of(self, text: str, asked: Language) -> Language:
-        """The language that a text is written in, which may not be the one asked for."""
+        """The language that a text is written in, which may not be the requested one."""
         found = language_of(text)
         return next((known for known in self.vocabularies if known == found), asked)
 
@@ -170,8 +170,8 @@ class Lexicon:
     def claims(self, labels: Mapping[str, str | None], measured: Measured) -> tuple[Claim, ...]:
         """One claim for every attribute that can be measured: its class, its figure, and the values that fit the class.
 
-        Of several entries under `measured` the first counts whose `where` the labels satisfy and which has the class;
-        entries of a file that extends the shipped one stand before the shipped ones.
+        Of several entries under `measured` the first is used whose `where` the labels satisfy and which has the class;
+        entries of a file that extends the shipped one come before the shipped ones.
         """
         claims = []
         for name, rules in self._rules.items():

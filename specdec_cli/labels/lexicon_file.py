@@ -78,7 +78,7 @@ class Fit(_Part):
     where: dict[Name, Name] = {}
     classes: dict[Name, Span]
     borders: list[float] = []  # between one class and the next, in their order
-    bands: list[Annotated[float, Field(ge=0)]] = []  # how far beyond each border both of its classes fit; none: 0
+    bands: list[Annotated[float, Field(ge=0)]] = []  # distance to each border up to which both classes fit; none: 0
 
     @cached_property
     def decided(self) -> dict[str, Span]:
@@ -128,7 +128,7 @@ class Attribute(_Part):
     en: LanguageWords = LanguageWords()
 
     def words(self) -> Iterator[tuple[str, str | None]]:
-        """Every word with its class, None for an ignored one; of a word that comes again, the last class counts."""
+        """Every word with its class, None for an ignored one; a word that is repeated has its last class."""
         for of in (self.zh, self.en):
             for words in (of.weak, *(near.words for near in of.near), of.alone):
                 yield from pairs(words)

@@ -28,9 +28,9 @@ _TEXTS: Final = (
     re.compile(r"(captions?|references?|ref|(text_)?descriptions?|style_prompts?)([_ ]?(zh|en|\d+))*", re.IGNORECASE),
     re.compile(r"texts?[_ ]?\d*", re.IGNORECASE),
 )
-"""Names of columns of texts. The second pattern counts if no column has a name of the first: `text` may be speech."""
+"""Names of columns of texts. The second pattern is used if no column has a name of the first: `text` may be speech."""
 _OF_TRANSCRIPTS: Final = frozenset({"finish_reason", "needs_review", "agrees_pitch", "agrees.pitch"})
-"""Columns of transcripts and of the CSV made of them, which nobody else's tables have."""
+"""Columns that only transcripts, and the CSV made of them, have."""
 CONFIRMED: Final = "confirmed"
 """Column of corrections by `specdec review`: attributes whose class a person took from the caption as it was."""
 _ALIKE_S: Final = 0.5
@@ -72,7 +72,7 @@ class _OneClip:
 
 
 def counted(references: Iterable[Reference]) -> list[str]:
-    """Which labels of these clips count, an attribute a sentence: "emotion: 3 of 6; left out: boredom 2, contempt 1".
+    """Which labels of these clips are used, by attribute: "emotion: 3 of 6; left out: boredom 2, contempt 1".
 
     Words that share a class are named, too: "read as neutral: calm 1". An attribute has no sentence if every clip has a
     class, and every class one word.
@@ -206,9 +206,9 @@ class References:
         """The reference of a recording, or of a piece of it; None if there is none.
 
         A recording is found by its path as far as the table gives one, and then by its name, if only one path has it;
-        an ending may be missing. Of rows about pieces of it, the nearest to `start_s` and `end_s` counts, each within
-        half a second; a row about the whole recording counts for every piece. Rows about the speaker or the channel
-        (1-based) of the piece come first, then rows that name none. Of several others just as near, none counts.
+        an ending may be missing. Of rows about pieces of it, the nearest to `start_s` and `end_s` is used, each within
+        half a second; a row about the whole recording is used for every piece. Rows about the speaker or the channel
+        (1-based) of the piece come first, then rows that name none. Of several others just as near, none is used.
 
         Raises:
             ReferencesError: several paths of the table may be this recording's.
@@ -289,7 +289,7 @@ def _find_columns(
     if columns.file is None:
         message = f"{table.path} has no column that names the clip."
         raise ReferencesError(message, hint=f"The first line has to hold the names of the columns. {hint}")
-    columns.language = None  # that of the recording, which says nothing of the texts
+    columns.language = None  # that of the recording, not of the texts
     found = {attribute: label_column(columns, attribute, lexicon) for attribute in lexicon.attributes}
     labels = {**{attribute: column for attribute, column in found.items() if column}, **labels}
     groups = ([name for name in table.columns if pattern.fullmatch(name)] for pattern in _TEXTS)

@@ -17,9 +17,9 @@ from specdec_cli.labels.units import COMMA, ENDS, GAP, units
 from specdec_cli.prompts import Language
 
 GAP_UNITS: Final = 4
-"""Units that `...` may stand for, at most; it never reaches over a punctuation mark."""
+"""Most units that `...` matches; it never crosses a punctuation mark."""
 UNCLASSED: Final = ""
-"""Stands for the class of a feeling that is none of the attribute's classes ("determined")."""
+"""The class of a feeling that the attribute has no class for ("determined")."""
 
 _DEGREE: Final = re.compile(
     "^(?:比较|非常|十分|相当|特别|有点|有些|略微|较|偏|很|略|稍|更|太|挺|颇|极|最)|[的地得着了]$"
@@ -27,7 +27,7 @@ _DEGREE: Final = re.compile(
 """Words of degree and particles that a Chinese token may hold beside the word that names the class: 较快, 高兴地."""
 
 Named = tuple[str, Literal["plain", "weak"]]
-"""A class, and `weak` if a word for it counts only where no other does."""
+"""A class, and `weak` if its word is used only where there is no other."""
 Said = frozenset[tuple[str, str]]
 """(attribute, class) pairs."""
 Topic = tuple[str, int]
@@ -39,8 +39,8 @@ Steps = tuple[str, ...]
 class Meaning:
     """What a phrase may mean, by the part that it plays."""
 
-    markers: set[str] = field(default_factory=set)  # the marker lists that it stands in
-    topics: list[Topic] = field(default_factory=list)  # the groups whose `about` it stands in
+    markers: set[str] = field(default_factory=set)  # the marker lists that contain it
+    topics: list[Topic] = field(default_factory=list)  # the groups whose `about` contains it
     deniable: set[str] = field(default_factory=set)  # attributes that "no" denies with it: "no pauses"
     near: dict[Topic, str] = field(default_factory=dict)  # group -> class that it names beside a noun of that group
     alone: dict[str, Named] = field(default_factory=dict)  # attribute -> class that it names by itself
@@ -71,7 +71,7 @@ class Mention:
     since: int  # the first unit behind the last mark, or the last phrase that speaks, before it
 
     def marks(self, marker: str) -> bool:
-        """Whether it stands in this list of markers."""
+        """Whether it is in this list of markers."""
         return marker in self.meaning.markers
 
 
@@ -128,7 +128,7 @@ class Vocabulary:
         return Counter(class_ for pairs in said for name, class_ in pairs if name == attribute)
 
     def synonyms(self, pieces: Iterable[tuple[int, str]]) -> dict[int, int]:
-        """Token id -> number of its group, in which tokens may stand for one another: no other class is named.
+        """Token id -> number of its group, in which tokens may replace one another: they name the same class.
 
         `pieces` are the tokens of a model's vocabulary with the space before them. A token names what the phrase of its
         text names: " cheerful" and " joy" are synonyms. A token must begin a word, so "ing" and "he" name nothing. The
@@ -193,7 +193,7 @@ def is_degree(text: str) -> bool:
 
 
 def _fewest(text: str) -> int:
-    """Letters from which a beginning tells which phrases follow; fewer Latin letters begin too many words."""
+    """Fewest letters from which the phrases that follow are looked up; fewer Latin letters begin too many words."""
     return 3 if text.isascii() else 1
 
 
@@ -206,7 +206,7 @@ def _begins_a_word(text: str) -> bool:
 
 
 def _end(steps: Steps, row: Sequence[str], at: int) -> int:
-    """Where a phrase that begins at `at` ends, as late as it can; 0 if it does not stand there."""
+    """Latest end of a phrase that begins at `at`; 0 if it does not begin there."""
     for index, step in enumerate(steps):
         if step == GAP:
             reach = next((end for end in range(at, len(row)) if row[end] in ENDS or row[end] == COMMA), len(row))

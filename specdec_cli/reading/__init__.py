@@ -1,4 +1,4 @@
-"""Captions as text: where they stop describing, and which are no description."""
+"""Captions as text: where they stop describing, and which do not describe a voice."""
 
 from specdec_cli.reading.captions import (
     CaptionRules,

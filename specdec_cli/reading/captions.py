@@ -2,13 +2,13 @@
 
 Instruction-tuned models close a description with an offer, a question back or an invented turn of the user's. Such a
 sentence is found by its form: a second person, an offer or a wish, a question, the name of a turn. A sentence that
-takes the listener for the speaker ("you sound tired") describes. A quotation is what somebody else says, and does not
-count. A first sentence that describes is never left out.
+takes the listener for the speaker ("you sound tired") describes. A quotation is another person's speech, and is
+ignored. A first sentence that describes is never left out.
 
 The rule is a function of the text alone. Where it applies to a prefix, it applies at the same place to every
 continuation: to an offer or the name of a turn as soon as it is written, to other sentences once they are complete. So
 a text that ends as soon as the rule applies is cut where the whole text would be, in blocks of any length. The last
-sentence of a finished text counts as complete.
+sentence of a finished text is complete.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BREAK: Final = re.compile(
     rf"(?:[。！？!?…\n]|(?<![\s.])\.(?=[.{_CLOSERS}]*(?:\s|[A-Z\u4e00-\u9fff])))[。！？!?….{_CLOSERS}]*+\s*+(?=[^\ufffd])"
     r"|\s*(?=\b(?:Human|User|Assistant|用户)\s*[:：])"
 )
-# An opening mark without its fellow counts for so many characters.
+# An opening mark without a closing one reaches over this number of characters.
 _QUOTED: Final = re.compile(
     r"“[^”\n]{0,200}”?|「[^」\n]{0,200}」?|『[^』\n]{0,200}』?|(?<![A-Za-z0-9])\"[^\"\n]{0,200}\"?|‘[^’\n]{0,120}’?"
     r"|(?<![A-Za-z0-9])'(?=[A-Za-z])(?:[^'\n]|(?<=[a-z])'(?=[a-z])){0,120}'?"
@@ -139,7 +139,7 @@ def sentences_of(text: str) -> list[str]:
 def _for_listener(sentence: str, *, first: bool, complete: bool) -> bool:
     """Whether a sentence is for the listener, by its form; `complete`: nothing more of it may come.
 
-    If nothing before it describes (`first`), only a plain offer or question counts, and no refusal.
+    If nothing before it describes (`first`), only a plain offer or question ends it, and no refusal.
     """
     if TURN.search(sentence):
         return True
@@ -192,14 +192,14 @@ def _refusal(text: str) -> str | None:
 
 
 def fault_of(text: str, language: Language) -> Literal["refusal", "language"] | None:
-    """Why a text, or what there is of it, is no caption in `language`: `refusal`, `language`, or None."""
+    """Why a text, or the beginning of one, is not a caption in `language`: `refusal`, `language`, or None."""
     if refuses(text):
         return "refusal"
     return "language" if language_of(text) not in (language, None) else None
 
 
 def flags_of(text: str, language: Language) -> tuple[Flag, ...]:
-    """The flags of a finished text: why it is no description in `language`."""
+    """The flags of a finished text: why it is not a description in `language`."""
     caption = caption_of(text)
     empty = re.search(r"\w", caption) is None
     wrong = language_of(text if empty else caption) not in (language, None)

@@ -1,4 +1,4 @@
-"""The phrases by which sentences are told apart, in Chinese and English.
+"""The phrases by which kinds of sentences are recognised, in Chinese and English.
 
 `TURN` and `OFFERS` are searched in sentences that may still grow, so none of their patterns depends on what could yet
 follow; all others are searched in whole sentences.
@@ -52,7 +52,7 @@ WISHES: Final = _one_of(
 TURN: Final = _one_of(r"^\W*(?:human|user|assistant|system|用户|人类|助手)\s*[:：]", r"^\W*<\|")
 BARE_TURN: Final = _one_of(r"^\W*(?:human(?: resources?)?|user|assistant|用户|人类|助手)\W*\Z")
 
-# What somebody says or does to a second person ("他让你") describes, and so do figures of speech ("you can hear").
+# What a person says or does to a second one ("他让你") describes, and so do figures of speech ("you can hear").
 SECOND: Final = _one_of(
     r"^(?:(?!他|她|说话[人者]|对方|讲话|讲述|音频|[女男](?:人|士|性|声)|语[气调速]|音[调量]|声音).)*?"
     r"(?<![让给问说对跟和叫请劝骂怪到诉过])[你您妳](?!的?(?:语[气调速]|声音|音[调量]|话)|[会能可]以?(?:听|感|注意|发现))",
@@ -78,19 +78,19 @@ ASKS: Final = _one_of(r"[?？]")
 PONDERS: Final = _one_of(
     r"^\W*(?:maybe|perhaps|possibly)\b(?!.*\b(?:you|i|we)\b)", r"^[^你您]*(?:可能|也许|吧\W*\Z|不知道[他她])"
 )
-"""A question that the writer asks of nobody."""
+"""A rhetorical question."""
 
 FILLER: Final = re.compile(
     r"(?:[\W_嗯哦啊哈呀呃额好的]|hmm+|well|sure|ok|okay|of course|certainly|yes|so)*\Z", re.IGNORECASE
 )
-"""A sentence that says nothing."""
+"""A sentence without content."""
 
 DESCRIBES: Final = _one_of(
     _SAID_ZH,
     r"\b(?:voice|tone|speak\w*|sounds? like|seems?|laugh\w*|cry\w*|calm|angry|anger|sad|happy|surpris\w*|excite\w*"
     r"|afraid|fear\w*|nervous|frustrat\w*)\b",
 )
-"""Words of a description, by which a first sentence that addresses somebody is kept."""
+"""Words of a description, by which a first sentence that addresses the reader is kept."""
 
 STATES: Final = _one_of(
     r"高兴|开心|快乐|喜悦|愉[快悦]|兴奋|激[动昂]|愤怒|生气|恼|不满|担[心忧]|无奈|失[望落]|难过|伤心|悲|害怕|恐惧|紧张|平[静稳缓淡和]|冷静|中性"

@@ -137,8 +137,8 @@ def _verification(service: Service, bodies: Bodies) -> APIRouter:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """The answer if a route raises, or if there is none. No reason of a verification quotes what was sent."""
-    if isinstance(error, ClientDisconnect):  # nobody is there to read it
+    """The answer if a route raises, or if there is none. Reasons of a verification never quote what was sent."""
+    if isinstance(error, ClientDisconnect):  # no client is left to read it
         return Response(status_code=_GONE)
     if isinstance(error, RequestValidationError):
         error = ApiError(404, "there is nothing of that name here", code="unknown_path")
@@ -218,7 +218,7 @@ def _has_token(token: str, request: Request) -> bool:
 def _is_own(request: Request, limits: ServeLimits) -> bool:
     """Whether a request comes from this server's own page, an allowed one, or no page at all, by a browser's headers.
 
-    A foreign name that leads to loopback (DNS rebinding) is no loopback name, and another site's script cannot leave
+    A foreign name that leads to loopback (DNS rebinding) is not a loopback name, and another site's script cannot leave
     out or change `Origin`. Programs other than browsers send no `Origin`.
     """
     host, origin = request.headers.get("host", ""), request.headers.get("origin")

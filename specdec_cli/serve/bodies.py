@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Body:
-    """The body of a request. Its size counts towards that of all bodies until `release`."""
+    """The body of a request. Its size is part of the size of all bodies until `release`."""
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies, self._size, self.content = bodies, 0, bytearray()
@@ -97,7 +97,7 @@ async def in_thread(pool: Executor, work: Callable[[], T], stop: Callable[[], ob
         stop()
         if not future.cancel():
             await asyncio.wait({running})
-            running.exception()  # nobody else asks for it
+            running.exception()  # no other request uses it
         raise
     finally:
         del running, future  # as above

@@ -37,7 +37,7 @@ NAME: Final = "The recording"  # in messages, in place of the path of a file tha
 IGNORED_TEXTS: Final = "The text of the messages was left out: these models follow the shipped instructions only."
 _VARIANTS: Final = 32  # captioners of different settings that are kept
 _LONG_S: Final = 60.0  # from which on a recording may take seconds to read
-_BYTES_A_SECOND: Final = 1 << 15  # of a recording that does not say how long it is
+_BYTES_A_SECOND: Final = 1 << 15  # of a recording whose length is not in its header
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class SoundFile:
         try:
             with av.open(self.path) as content:
                 declared_s = (content.duration or 0) / av.time_base
-        except (av.FFmpegError, ValueError):  # reading it says what is wrong
+        except (av.FFmpegError, ValueError):  # reading it raises the error
             declared_s = 0.0
         return (declared_s or self.size / _BYTES_A_SECOND) > _LONG_S
 
@@ -134,7 +134,7 @@ class Captions:
         return ("hybrid", "lossless", *alone) if len(alone) > 1 else alone
 
     def mode_of(self, model: str) -> Mode:
-        """The mode that a model's name stands for. Raises ApiError if it is not offered."""
+        """The mode that a model's name means. Raises ApiError if it is not offered."""
         for mode in self.modes:
             if model == PREFIX + mode:
                 return mode
@@ -234,7 +234,7 @@ class Captions:
             yield Step(piece, "", (), run.failed(error), error)
 
     def wanted(self, settings: Mapping[str, object], texts: Mapping[str, str], sound: bytes, says: list[str]) -> Wanted:
-        """What a request wants, whose warnings so far are `says`.
+        """The settings of a request, whose warnings so far are `says`.
 
         `texts` are settings, too: `prompt.instruction` and `prompt.system`, in place of the shipped ones. Models that
         were trained on the shipped prompts alone follow other texts only with `prompt.force`. Raises ConfigError if

@@ -18,7 +18,7 @@ _PATIENCE_S: Final = 0.25  # after which a later piece no longer waits for first
 
 
 def require_client(left: threading.Event) -> None:
-    """Raises ClientDisconnect if `left` is set: the client of a request is gone, and its work is for nobody."""
+    """Raises ClientDisconnect if `left` is set: the client of a request is gone."""
     if left.is_set():
         raise ClientDisconnect
 

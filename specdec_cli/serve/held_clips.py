@@ -56,7 +56,7 @@ class HeldClips:
             return sum(held.bytes for held in self._held.values())
 
     def find(self, id_: str) -> HeldClip | None:
-        """The clip with this id, which counts as used now; None if it is not held."""
+        """The clip with this id, which is marked as used now; None if it is not held."""
         with self._lock:
             if (held := self._held.pop(id_, None)) is not None:
                 held.used, self._held[id_] = time.monotonic(), held
@@ -85,7 +85,7 @@ class HeldClips:
             each.learn()
 
     def forget(self, id_: str) -> None:
-        """Drops a clip, if it is held, and counts its text for guesses. This takes too long for the event loop.
+        """Drops a clip, if it is held, and adds its text to the guesses. This takes too long for the event loop.
 
         A running request still gets its answer.
         """

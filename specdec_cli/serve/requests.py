@@ -334,7 +334,7 @@ def _decoded(data: str) -> bytes:
 
 
 def _place(steps: tuple[int | str, ...]) -> str | None:
-    """Where an error is, as in messages[0].content[1].text. Behind the place in a list stands the item's kind."""
+    """Where an error is, as in messages[0].content[1].text. The item's kind follows its place in a list."""
     found = ""
     for before, step in zip((None, *steps), steps, strict=False):
         if isinstance(step, int):

@@ -40,7 +40,7 @@ class ServerAddress:
             hint = "Put an access token into a variable and name it with --token-env, or use --host 127.0.0.1."
             raise ConfigError(f"--host {self.host} is open to other machines, and no token is required.", hint=hint)
         if self.certificate is not None:
-            try:  # with a password, so that OpenSSL does not ask for one on the terminal
+            try:  # with a password, so that OpenSSL does not prompt for one
                 ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key, password="")
             except (OSError, ValueError) as error:
                 hint = "Give PEM files that belong together, the key without a passphrase (docs/remote.md)."

@@ -12,7 +12,7 @@ _FEW: Final = 256  # clients whose turns are remembered
 
 
 class Turns:
-    """So many places for work at a time. Turns go round the clients, however many each of them asks for.
+    """A number of places for work at a time. Clients take turns, however much work each of them has.
 
     For the event loop alone.
     """

@@ -99,7 +99,7 @@ class Service:
         self.pool.shutdown(cancel_futures=True)
 
     def _require_clip(self, clip: wire.ClipRequest) -> None:
-        """Refuses a clip that is another model's, too long, or has ids that the model does not know."""
+        """Refuses a clip that is another model's, too long, or has ids outside of the model's vocabulary."""
         limits, known = self.limits, self.info.vocab_size
         if clip.identity != self.info.identity:
             raise HTTPException(409, f"the clip was made for another model than {self.info.model}")
@@ -137,7 +137,7 @@ class Service:
         scores = NextScores(session, clip.scoring, clip.stop_ids, guesses, self._bans(clip.sound))
         synonyms = clip.synonyms or NO_SYNONYMS
         verifier = LocalVerifier(lambda: scores, clip.acceptance, clip.longest, clip.top_n or 0, synonyms)
-        # scores are kept after the prompt, and of guesses that may stand
+        # scores are kept after the prompt, and of guesses that may be accepted
         scores_bytes = 4 * clip.vocab_size * (1 + clip.guess_tokens)
         taken = self._position_bytes * (len(prompt.ids) + clip.capacity) + scores_bytes
         return HeldClip(id_, clip, verifier, taken + sum(tensor.nbytes for tensor in tensors.values()))

@@ -25,7 +25,7 @@ def worth_running(outcomes: Sequence[SettingOutcome], plan: TuningPlan) -> list[
 def best_of(runs: Sequence[SettingOutcome], alone: Baselines, plan: TuningPlan) -> SettingOutcome | None:
     """The recommended setting, None if there is none.
 
-    It keeps to the budget, its gain over the edge alone is certain (its interval lies above 0), and its gate is not
+    It keeps to the budget, its gain over the edge alone is certain (its interval is above 0), and its gate is not
     random; of those within one standard error of the best quality it is the setting that spends least.
 
     The standard error is that of the difference to the best, paired by clip. One of them is the usual margin for

@@ -33,14 +33,14 @@ PREFILL: Final = 10.0
 class CaptionQuality:
     """Measures texts of recorded clips: the classes that references name, else chrF with their texts.
 
-    Of classes the heard attributes count (voice, emotion): what an instrument measures needs no cloud. If the
-    references name none of these, the measured ones count.
+    Of classes the heard attributes are judged (voice, emotion): the cloud adds nothing to what is measured. If the
+    references name none of these, the measured ones are judged.
 
     `references`: SHA-256 of a clip -> its reference. Without references the cloud's caption is the reference text.
 
     Attributes:
-        measure: what counts.
-        judged, left_out: the attributes that references name whose classes count, and do not.
+        measure: what is judged.
+        judged, left_out: the attributes of the references whose classes are judged, and those that are not.
         classes: token ids -> the class that they name of every attribute; None: none.
     """
 
@@ -89,7 +89,7 @@ class CaptionQuality:
             raise ConfigError(says, hint="Leave them out to tune by agreement with the cloud's captions.")
 
     def notes(self) -> list[str]:
-        """Which attributes do not count, in a sentence."""
+        """Which attributes are not judged, in a sentence."""
         names = ", ".join(self.left_out)
         return [f"not counted: {names}. The sound decides them without the cloud"] if names else []
 
@@ -194,7 +194,7 @@ class SettingOutcome:
         escalations: Values,
         spent: Spent,
     ) -> SettingOutcome:
-        """The outcome of a candidate by its text of each clip; a deferred draft does not count as a block."""
+        """The outcome of a candidate by its text of each clip; a deferred draft is not a block."""
         shares = {cost: share for cost, share in spent.items() if cost != "blocks" or not candidate.deferred}
         return cls(candidate, quality.table(traces, texts), escalations, shares)
 
@@ -229,7 +229,7 @@ def swept(
     seed: int,
     prefill: float = PREFILL,
 ) -> SettingOutcome:
-    """A candidate replayed on every clip. Time counts in forwards of one token; a clip's first call takes `prefill`."""
+    """A candidate replayed on every clip. Time is in forwards of one token; a clip's first call takes `prefill`."""
     found = [candidate.replay(trace, seed) for trace in traces]
     rows = [(each.rounds, each.escalations, len(t.cloud.ids)) for each, t in zip(found, traces, strict=True)]
     rounds, calls, alone = np.array(rows, dtype=np.float64).T

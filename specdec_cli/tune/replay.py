@@ -52,7 +52,7 @@ class Candidate:
 
     @property
     def deferred(self) -> bool:
-        """Whether a block is the rest of the caption, and k does not count."""
+        """Whether a block is the rest of the caption, whatever k is."""
         return self.wake is not None
 
     @property
@@ -125,7 +125,7 @@ def replay(trace: Trace, gate: Gate, k: int, *, defer: bool = False) -> Replayed
 
     With `defer` a block is the rest of the caption, and `gate.wake` is the threshold until one is escalated.
 
-    Exact while the run stands on one of the two recorded texts. It leaves them where the gate keeps a token that the
+    Exact while the run follows one of the two recorded texts. It leaves them where the gate keeps a token that the
     cloud would have changed, and a later block is escalated: from there the replay keeps the text that it is on and
     takes the other token in place of the recorded one, as if what follows did not depend on it. That is why settings
     near the frontier are confirmed by real runs.

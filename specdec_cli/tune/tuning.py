@@ -41,7 +41,7 @@ def tune(
         find: the reference of a path, or None; None: there are no references, and quality is agreement with the cloud.
 
     Raises:
-        ConfigError: too few clips can be recorded, or the references say nothing of them.
+        ConfigError: too few clips can be recorded, or the references have no row about them.
         TranscriptError: the journal's file cannot be written.
     """
     references = {sha256: found for sha256, path in clips.items() if find and (found := find(path)) is not None}
@@ -116,7 +116,7 @@ def clips_needed(difference: Interval | None, clips: int) -> int | None:
 
 
 def _dearer(points: Sequence[TunedPoint], plan: TuningPlan) -> list[tuple[float, str]]:
-    """The settings whose gain is certain but whose cost is beyond the budget: their shares of the cost, and names."""
+    """The settings whose gain is certain but whose cost is above the budget: their shares of the cost, and names."""
     certain = (point for point in points if point.gate != "random" and (point.gain.low or 0.0) > 0)
     shares = ((point.spent[plan.cost], point.label) for point in certain)
     return [(share, label) for share, label in shares if share is not None and share > plan.budget]
