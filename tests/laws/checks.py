@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
+import torch
+
 from specdec_cli.decoding.block import Block
-from specdec_cli.reading import description_end
+from specdec_cli.reading import caption_of, description_end
 from specdec_cli.types import Finished
-from tests.laws.cases import Case, generate
+from tests.laws.cases import MEMORIES, Case, generate
+from tests.laws.makers import MOST_GUESSED
 from tests.laws.reference import Oracle, assert_rounds, cloud_oracle, edge_oracle
 from tests.laws.tolerance import LawBroken, assert_figures, assert_law
 
@@ -42,6 +45,60 @@ def cloud_law(case: Case) -> str | None:
 def reference_law(case: Case) -> str | None:
     """Every round is the reference's."""
     return assert_rounds(case, *case.remember().run())
+
+
+def sampled_edge_law(case: Case) -> str | None:
+    """Every draw is the reference's, and the text is that of `generate()` with the same seed."""
+    rounds, finished = case.remember().run()
+    how = assert_rounds(case, rounds, finished)
+    with torch.random.fork_rng():
+        torch.manual_seed(case.config.decoding.seed)
+        expected = generate(case.edge, case.edge_prompt, case.pair.vocab_size, case.config.decoding, case.sound)
+    return how or parts(case, finished, expected)
+
+
+def guess_law(case: Case) -> str | None:
+    """The rounds are the reference's, and those of the same clip without guesses; a right memory saves forwards."""
+    _, without = case.but(guess_tokens=0).run()
+    rounds, finished = case.remember().run()
+    how = assert_rounds(case, rounds, finished)
+    if how is None and finished.token_ids != without.token_ids:
+        raise LawBroken(f"case {case.number}: {finished.token_ids} with guesses, {without.token_ids} without")
+    right = MEMORIES[case.number % len(MEMORIES)] == "right"
+    if right and case.given["mode"] in ("edge", "cloud") and not case.given["temperature"]:
+        most = len(finished.token_ids) - kept(finished)
+        if case.given["guess_tokens"] == MOST_GUESSED:
+            most = min(most, 1 + most // 2)
+        if forwards(finished) > most:
+            raise LawBroken(f"case {case.number}: {forwards(finished)} forwards with {kept(finished)} kept")
+    return how
+
+
+def forwards(finished: Finished) -> int:
+    """Of both models."""
+    return sum(work.forwards for work in (finished.edge, finished.cloud) if work is not None)
+
+
+def guessed(finished: Finished) -> int:
+    """Tokens, by both models."""
+    return sum(work.guessed for work in (finished.edge, finished.cloud) if work is not None)
+
+
+def kept(finished: Finished) -> int:
+    """Those of them that stood."""
+    return sum(work.guesses_kept for work in (finished.edge, finished.cloud) if work is not None)
+
+
+def closing_law(case: Case) -> str | None:
+    """The edge alone or the cloud alone; the caption is that of all that the model writes without the rule."""
+    how = edge_law(case) if case.given["mode"] == "edge" else cloud_law(case)
+    if case.given["mode"] != "hybrid":
+        ids = case.ran[-1][1].token_ids
+        model, clip = (case.edge, case.edge_prompt) if case.given["mode"] == "edge" else (case.cloud, case.cloud_prompt)
+        text, whole = case.pair.processor.text, generate(model, clip, case.pair.vocab_size, case.config.decoding)
+        if tuple(whole[: len(ids)]) == ids and caption_of(text(ids)) != caption_of(text(whole)):
+            raise LawBroken(f"case {case.number}: {caption_of(text(ids))!r} is not the caption of {text(whole)!r}")
+    return how
 
 
 def assert_best(case: Case, finished: Finished, oracle: Oracle, eos: Sequence[int]) -> None:

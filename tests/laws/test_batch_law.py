@@ -27,9 +27,10 @@ from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
 from specdec_cli.models.slots import Slots
 from tests.laws.cases import Case, Ran, cloud, collect, edge, make_case, mixed, prompt, wordy_edge
+from tests.laws.makers import CLOSING
 from tests.laws.reference import assert_rounds
 from tests.laws.tolerance import cases, most_parting, numbers
-from tests.tiers import few
+from tests.tiers import few, named
 from tests.waiting import until
 
 TIMEOUT_S = 300.0  # only a hang takes as long
@@ -96,23 +97,23 @@ def batch_law(batch: Sequence[Case], size: int) -> list[str]:
     return parted
 
 
-def batches_law(first: int, share: float, given: Callable[[int], dict[str, Any]]) -> None:
-    """The batches from a number on, with what is `given` by theirs, hold a share of all clips."""
-    clips, parted, number = 0, list[str](), first
+BATCHES: dict[str, tuple[Callable[[int], list[Case]], int, float]] = {
+    "plain": (batch_of, 0, 1.0),
+    "closing": (lambda number: batch_of(number, **CLOSING), 900, 0.1),
+    "heard": (lambda number: [case.heard() for case in batch_of(number)], 970, 0.1),
+}
+"""How batches are made, the number of the first, and their share of all clips."""
+
+
+@pytest.mark.parametrize("name", named(BATCHES, "plain"))
+def test_clips_of_a_batch_go_through_their_own_rounds(name, record_property):
+    make, first, share = BATCHES[name]
+    clips, number, parted = 0, first, list[str]()
     while clips < cases(share):
-        batch = batch_of(number, **given(number))
-        parted += batch_law(batch, len(batch))
-        clips, number = clips + len(batch), number + 1
-    assert len(parted) <= most_parting(clips), parted
-
-
-def test_clips_of_a_batch_go_through_their_own_rounds(record_property):
-    clips, parted, number = 0, list[str](), 0
-    while clips < cases():
-        batch = batch_of(number)
+        batch = make(number)
         parted += batch_law(batch, random.Random(-number).randint(2, len(batch)))
         clips, number = clips + len(batch), number + 1
-    record_property("law", f"batch: {clips} clips in {number} batches, {len(parted)} texts part")
+    record_property("law", f"batch, {name}: {clips} clips in {number - first} batches, {len(parted)} texts part")
     assert len(parted) <= most_parting(clips), parted
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.laws.cases import Case, fast, make_case
 from tests.laws.checks import Check, cloud_law, edge_law, reference_law
+from tests.laws.makers import edge_case, gated_case
 from tests.laws.planted import (
     NOISE,
     forgotten_token,
@@ -23,29 +24,20 @@ from tests.laws.planted import (
     stale_input,
     trusted_guess,
 )
+from tests.laws.registry import LAWS as OF_CLIPS
 from tests.laws.test_batch_law import batch_law, batch_of
 from tests.laws.test_cache_law import clean_law, fed_once_law, once_case
-from tests.laws.test_edge_law import edge_case, sampled_law
-from tests.laws.test_edge_law import sampled_case as sampled_edge_case
-from tests.laws.test_guess_law import guess_case, guess_law
-from tests.laws.test_reference_law import gated_case, mixed_case
-from tests.laws.test_sampling_law import sampled_case
 from tests.laws.tolerance import LawBroken
 
 Make = Callable[[int], Case]
 Plant = Callable[[Case], AbstractContextManager[None]]
 
+_OF_CLIPS = ("edge", "edge, sampled", "cloud, alone", "reference", "reference, everything", "sampling", "guess")
 LAWS: dict[str, tuple[Make, Check]] = {
-    "edge": (edge_case, edge_law),
-    "edge, sampled": (sampled_edge_case, sampled_law),
+    **{name: OF_CLIPS[name][:2] for name in _OF_CLIPS},
     "cloud": (lambda n: make_case(n, mode="lossless"), cloud_law),
-    "cloud, alone": (lambda n: make_case(n, mode="cloud"), cloud_law),
-    "reference": (gated_case, reference_law),
-    "reference, everything": (mixed_case, reference_law),
-    "sampling": (sampled_case, reference_law),
     "speed, lossless": (lambda n: make_case(n, mode="lossless", **fast(n)), cloud_law),
     "speed, edge": (lambda n: edge_case(n).but(**fast(n)), edge_law),
-    "guess": (guess_case, guess_law),
     "cache": (once_case, fed_once_law),
     "cache, clean": (once_case, clean_law),
 }

@@ -5,25 +5,12 @@ import math
 
 import pytest
 
-from tests.laws.cases import Case, collect, make_case
-from tests.laws.checks import reference_law
-from tests.laws.tolerance import cases, numbers
+from tests.laws.cases import collect
+from tests.laws.tolerance import cases
 from tests.table import EOS, START, TableModel, random_table, table_loop
 
 RUNS = max(10 * cases(), 1500)
 LENGTH = 3
-
-
-def sampled_case(number: int) -> Case:
-    """A case that draws its tokens: lossless, or of the cloud alone, whose figures are recorded."""
-    temperature, top_k, top_p = (0.5, 1.0, 1.4)[number % 3], (None, 5, 40)[number % 3], (None, 0.9)[number % 2]
-    mode = "cloud" if number % 4 == 3 else "lossless"
-    return make_case(number, mode=mode, temperature=temperature, top_k=top_k, top_p=top_p)
-
-
-def test_every_draw_is_that_of_the_reference(law):
-    """The same random numbers on cache-free distributions give the same rounds."""
-    law("sampling", map(sampled_case, numbers(140_000)), reference_law)
 
 
 def _exact(model: TableModel, temperature: float) -> dict[tuple[int, ...], float]:

@@ -25,6 +25,7 @@ from specdec_cli.types import Finished
 from tests.cloud.serving import Served, remote_cloud, serving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.checks import assert_best, parts
+from tests.laws.makers import closing
 from tests.laws.reference import assert_rounds, cloud_oracle
 from tests.laws.tolerance import most_parting, numbers
 from tests.tiers import few
@@ -127,6 +128,12 @@ def test_the_rounds_are_those_of_one_process(over_the_wire):
 
 def test_the_sound_bans_at_the_server_what_it_would_ban_here(over_the_wire):
     over_the_wire("beside a sound", (ways(number).heard() for number in numbers(78_000, 0.25)))
+
+
+@pytest.mark.slow
+def test_captions_that_close(over_the_wire):
+    drawn = (make_case(n, mode=("hybrid", "lossless")[n % 2], cloud_prefill="lazy") for n in numbers(130_000, 0.1))
+    over_the_wire("closing", (closing(case) for case in drawn))
 
 
 def test_a_cloud_alone_writes_what_it_would_write_here(servers, law):
