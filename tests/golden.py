@@ -8,18 +8,15 @@ CPUs differ by, three times over: then each choice, each gate figure and each cl
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
-from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
 import soundfile
-import torch
 
-from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.transcript import Transcript
+from tests.laws.planted import noise
 from tests.laws.tolerance import TOLERANCE
 from tests.mini_pair import RATE, captioner, mini_pair, voice
 
@@ -54,28 +51,15 @@ def weights() -> list[str | None]:
     return [model.weights for model in mini_pair().loaded]
 
 
-@contextmanager
-def _moved(seed: int) -> Iterator[None]:
-    """Within the block every score of both models is moved at random."""
-    plain, generator = AudioLM.forward, torch.Generator().manual_seed(seed)
-
-    def forward(self: AudioLM, *given: Any) -> Any:
-        rows, *rest = plain(self, *given)
-        noise = torch.randn(rows.shape, generator=generator)
-        return rows + _MOVED * rows.std(dim=-1, keepdim=True) * noise, *rest
-
-    with patch.object(AudioLM, "forward", forward):
-        yield
-
-
 def main() -> None:
+    edge, cloud = mini_pair().loaded
     rows = list[dict[str, Any]]()
     for name, language, samples in sounds():
         for mode in ("hybrid", "edge", "cloud"):
             found = caption(samples, language, mode)
             others = []
             for seed in range(_TIMES):
-                with _moved(seed):
+                with noise(edge, _MOVED, seed), noise(cloud, _MOVED, seed):
                     others.append(caption(samples, language, mode))
             clear = all(other == found for other in others)
             print(f"{name}, {mode}: {'clear' if clear else 'left out'}")

@@ -19,9 +19,9 @@ NOISE = 1e-3
 
 
 @contextmanager
-def noise(model: AudioLM, size: float = NOISE) -> Iterator[None]:
+def noise(model: AudioLM, size: float = NOISE, seed: int = 0) -> Iterator[None]:
     """Adds noise to a model's scores, of `size` standard deviations of the row (at least 1)."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
 
     def noisy(forward: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(*args: Any, **kwargs: Any) -> Any:
