@@ -40,10 +40,12 @@ from specdec_cli.reading.phrases import (
 from specdec_cli.types import Flag
 
 _CLOSERS: Final = "”’\"'」』）)】\\]*"
-# A full stop ends a sentence where a space, a capital or a Chinese character follows; the others always do.
+# A full stop ends a sentence where a space, a capital or a Chinese character follows; the others always do. The
+# particle 吧 ends one, too, where words for the listener follow without a mark.
 _BREAK: Final = re.compile(
     rf"(?:[。！？!?…\n]|(?<![\s.])\.(?=[.{_CLOSERS}]*(?:\s|[A-Z\u4e00-\u9fff])))[。！？!?….{_CLOSERS}]*+\s*+(?=[^\ufffd])"
     r"|\s*(?=\b(?:Human|User|Assistant|用户)\s*[:：])"
+    r"|(?<=吧)(?=嗯[，…]|不过|[你您](?:要是|如果|怎么|还有)|(?:要是|如果)[你您还有])"
 )
 # An opening mark without a closing one reaches over this number of characters.
 _QUOTED: Final = re.compile(

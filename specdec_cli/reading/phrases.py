@@ -55,7 +55,8 @@ BARE_TURN: Final = _one_of(r"^\W*(?:human(?: resources?)?|user|assistant|用户|
 # What a person says or does to a second one ("他让你") describes, and so do figures of speech ("you can hear").
 SECOND: Final = _one_of(
     r"^(?:(?!他|她|说话[人者]|对方|讲话|讲述|音频|[女男](?:人|士|性|声)|语[气调速]|音[调量]|声音).)*?"
-    r"(?<![让给问说对跟和叫请劝骂怪到诉过])[你您妳](?!的?(?:语[气调速]|声音|音[调量]|话)|[会能可]以?(?:听|感|注意|发现))",
+    r"(?<![让给问说对跟和叫请劝骂怪到诉过意心])[你您妳](?!的?(?:语[气调速]|声音|音[调量]|话)|(?:刚刚|刚才|所)?(?:提供|提到|给|说)的"
+    r"|[会能可]以?(?:从[^，。]{0,12})?(?:听|感|注意|发现))",
     r"^[\W嗯]*咱们",
     r"^\W*(?:(?:so|and|but|well|also|maybe|now|then|oh|hmm|okay|ok|as|since|because|i think|i guess|it seems(?: like)?"
     r"|it sounds like|sounds like|seems like|perhaps)\b\W*)*\b(?:you|your)\b"
@@ -65,7 +66,7 @@ SECOND: Final = _one_of(
     r"(?<!as )(?<!like )\bif you\b(?!(?:'re| are) (?:talking|asking|just)| (?:listen|hear|think|consider|look)\b)",
 )
 SPOKEN_TO: Final = _one_of(
-    rf"^(?!\W*(?:如果|要是|假如|希望|祝)|.*[你您]是不是).*[你您妳](?:(?!别|要|想|可以|能|会|得|不妨|试|也|在哪|怎么|有什么)[^，。；]){{0,16}}?"
+    rf"^(?!\W*(?:如果|要是|假如|希望|祝)|.*[你您]是不是).*[你您妳](?:(?!别|要|想|可以|(?<!可)能|会|得|不妨|试|也|在哪|怎么|有什么)[^，。；]){{0,16}}?"
     rf"(?:{_SAID_ZH}|{_FELT_ZH})",
     r"(?:听起来|听上去|感觉)[你您妳](?!(?:想|要|可以|能))",
     r"\byou (?:(?:really|also|just|still|do|may|might|must|could) )*(?:sound|seem|appear|speak|spoke|come across"
@@ -135,6 +136,7 @@ REFUSES: Final = _one_of(
     r"(?:辨[识认]|听清|识别|判断|判定|确定|分辨|说清|下结论|听出|得出|给出|做出|知道)(?!(?:出来?|清楚?)?的)",
     r"(?:[仅只光单]凭|[仅只就](?:从|靠|有)这).{0,30}?(?:很难|无法|不能|没法|没办法|听不出|看不出|不好说|不够|不足)",
     r"(?:无法|没法|不能)(?:输出|解析|推测|得知|知道|听懂|辨别|做出|作出|得出)|听不[出到见清](?:任何|什么)?(?:内容|声音|东西)",
+    r"对我来说[^，。！？]{0,4}难|这样我[才就也]?(?:能|可以|好)[^，。！？]{0,12}?(?:判断|分析|描述|回答)",
     r"[你您]这?是?[在想]?[说讲问]的?是?(?:什么|啥)|不太?(?:明白|理解|清楚|懂)[你您]|什么意思",
     r"\bi(?:'m| am) (?:really |so |very )?(?:sorry|afraid)\b.{0,50}?\b(?:can(?:'t|not| not)|couldn't|unable|not able"
     r"|haven't|hasn't|don't|didn't|no audio|need)",
@@ -148,9 +150,11 @@ REFUSES: Final = _one_of(
     r"(?: (?:really|actually|directly|even|currently))* (?:hear|analy[sz]e|access|listen|interpret|process|provide|give"
     r"|determine|understand|have (?:any|access|the ability|enough|an|the audio)|make (?:any|a) (?:pred|anal))",
     r"\bi (?:can(?:'t|not| not)|couldn't)(?: (?:really|quite|actually|possibly|even))* (?:tell|describe|identify|judge"
+    r"|discern|predict"
     r"|assess|figure|make out|know|pick up|detect|say (?:much|anything|for sure|what|how|exactly))",
     r"\b(?:it's|it is|that's|that is|it would be|it'd be)(?: \w+){0,3}? (?:hard|difficult|tricky|tough|not easy)"
-    r"(?: for me)? to (?:tell|say|know|determine|judge|describe|give|make|identify|pin|assess|hear|pick|figure|draw)",
+    r"(?: for me)? to (?:\w+ly )?(?:tell|say|know|determine|judge|describe|give|make|identify|pin|assess|hear|pick"
+    r"|figure|draw|discern|predict)",
     r"\b(?:nothing|not much|very little|little)(?: \w+){0,3} (?:can|could|to) (?:be )?"
     r"(?:heard|hear|told|tell|said|say|determined|go on)",
     r"\b(?:could|can|would|will) you (?:please )?(?:provide|share|upload|send|attach|play|give)\b.{0,30}?"
@@ -165,7 +169,7 @@ REFUSES: Final = _one_of(
     r"\baudio (?:file )?(?:doesn't seem to|does not seem to|wasn't|was not|hasn't|isn't|is not)"
     r" (?:have been |been )?(?:recorded|provided|uploaded|attached|available|clear enough)",
     r"\b(?:as|i'm|i am) an? (?:ai|artificial|language model|virtual|text-based)\b",
-    r"\bno (?:\w+ ){0,2}(?:indications?|information|evidence)(?: \w+){0,4}? (?:of|about|on|regarding|as to)"
+    r"\bno (?:\w+ ){0,2}(?:indications?|information|evidence)(?: \w+){0,6}? (?:of|about|on|regarding|as to)"
     r"(?: (?:the|their|his|her|what|how|this|that|speaker's|person's)){1,2}\b.{0,25}?"
     r"\b(?:tone|speed|emotion\w*|feeling|mood|said)",
     r"(?:n't|\bnot\b|\bwithout\b)[^.,]{0,30}\benough (?:\w+ ){0,2}(?:information|details?|context|clues?|data|to)\b",
