@@ -3,46 +3,38 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import Self
 
-import numpy as np
 import numpy.typing as npt
-import torch
 
 from specdec_cli.audio import Recording, from_samples
 from specdec_cli.audio.prosody import measure
 from specdec_cli.audio.samples import piece_of
-from specdec_cli.cloud.connect import connect_cloud, connect_edge
 from specdec_cli.config import Config, load_config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.guesses import GuessTable
 from specdec_cli.decoding.pair import Pair, Prompts
-from specdec_cli.decoding.remote import Remote, RemoteEdge
 from specdec_cli.decoding.rows import Groups
 from specdec_cli.errors import AudioContentError, ConfigError, SpecdecError, as_specdec_error
 from specdec_cli.inputs.cuts import Cuts
-from specdec_cli.inputs.opening import open_item
+from specdec_cli.inputs.opening import RecordingReader
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.calibration import Calibration, calibration_for
-from specdec_cli.labels.class_words import ClassWords, class_words
+from specdec_cli.labels.class_words import ClassWords, class_words, word_groups
 from specdec_cli.labels.grounding import Grounding
 from specdec_cli.labels.probabilities import Scorer
-from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.loading import load_model
-from specdec_cli.models.processor import Processor, suggestions
-from specdec_cli.prompts import Language
+from specdec_cli.pairs import load_pair
 from specdec_cli.reading import CaptionRules
 from specdec_cli.run import Run
 from specdec_cli.text import file_name, show
@@ -61,6 +53,7 @@ class Captioner:
     Attributes:
         sampling_rate: of the audio that the models take, Hz.
         window_s: longest audio that the models read at once, seconds.
+        reader: opens recordings.
         gate: the gate in force for all clips.
         synonyms: groups of tokens, for the acceptance rule class and a remote edge's gate.
         caption_rules: where captions end.
@@ -69,7 +62,6 @@ class Captioner:
         scorer: of the classes that captions name; None: transcripts have no labels.
         measures: whether transcripts have measured figures even if nothing else needs them.
         load_s: time of loading the models, seconds; None: not measured.
-        cuts: the cuts of the file in `audio.segment`; None: no file is named.
     """
 
     def __init__(self, config: Config, pair: Pair, load_s: float | None = None, *, cuts: Cuts | None = None) -> None:
@@ -77,16 +69,22 @@ class Captioner:
         self.config, self.pair, self.load_s = config, pair, load_s
         self.sampling_rate = pair.processor.sampling_rate
         self.window_s = min(model.processor.window_s for model in pair.models.values())
-        if (piece_s := config.audio.length_s) is not None and piece_s > self.window_s:
-            raise ConfigError(f"audio.segment is {piece_s:g} s, but the models take {self.window_s:g} s at once")
-        self.cuts = cuts or Cuts.of_config(config.audio)
+        cuts = cuts or Cuts.of_config(config.audio)
+        self.reader = RecordingReader(config.audio, cuts, self.sampling_rate, self.window_s)
         summed = config.gate_in_force == "class-entropy"
         remote = summed and pair.edge in pair.remotes  # a remote edge's candidates are summed on the host
-        self.synonyms = self.word_groups if config.acceptance_rule == "class" or remote else NO_SYNONYMS
+        self.synonyms = self._word_groups if config.acceptance_rule == "class" or remote else NO_SYNONYMS
         self.gate = Gate.of(config, self.class_groups if summed and not remote else None)
         self.caption_rules = CaptionRules(config.closes, config.decoding.stop_strings)
         self.lexicon, self.measures = Lexicon.shipped(), False
-        self.shared = _with_models(SharedFields.of(config, self.lexicon), pair)
+        shared, suggested = SharedFields.of(config, self.lexicon), pair.suggested(config.decoding)
+        self.shared = replace(
+            shared,
+            models=Models.of(pair.described),
+            settings={**shared.settings, **({SUGGESTED: suggested} if suggested else {})},
+            shipped_only=pair.shipped_only,
+            unanswered=tuple(remote.failure for remote in pair.remotes if remote.failure),
+        )
         self.scorer: Scorer | None = None
         self._calibration: Calibration | None = None  # of all loaded models
         self._require_sound()
@@ -136,7 +134,7 @@ class Captioner:
         pair = replace(self.pair, edge=edge, cloud=cloud, guess_table=GuessTable())
         here, there = config.audio, self.config.audio
         same_cuts = (here.cuts_path, here.strict) == (there.cuts_path, there.strict)
-        varied = Captioner(config, pair, self.load_s, cuts=self.cuts if same_cuts else None)
+        varied = Captioner(config, pair, self.load_s, cuts=self.reader.cuts if same_cuts else None)
         varied.measures, varied._calibration = self.measures, self._calibration
         varied._read(self.lexicon, scores=self.scorer is not None)
         return varied
@@ -205,20 +203,16 @@ class Captioner:
 
         Raises AudioError if the recording cannot be read, or captioned as a whole. A silent piece fails only its run.
         """
-        recording = self.recording(InputFile(os.fsdecode(path)))
+        recording = self.reader.open(InputFile(os.fsdecode(path)))
         for run in self.runs_of(recording):
             if recording.whole and run.error is not None:
                 raise run.error
             yield run
 
-    def recording(self, item: InputFile, longest_s: float = math.inf) -> Recording:
-        """A recording, read through once. Raises as `runs`, and TooLongError beyond `longest_s` seconds."""
-        return open_item(item, self.config.audio, self.cuts, self.sampling_rate, self.window_s, longest_s)
-
     def runs_of(self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()) -> Iterator[Run]:
         """One run per piece of a recording, except those with an index in `skip`; `item` is the input that names it."""
         item, count, pieces = item or InputFile(recording.path), len(recording.cuts), recording.pieces(skip)
-        digest = None if self.cuts is None else self.cuts.digest(recording.path)
+        digest = None if self.reader.cuts is None else self.reader.cuts.digest(recording.path)
         while True:
             started = time.perf_counter()
             if (cut := next(pieces, None)) is None:
@@ -232,7 +226,11 @@ class Captioner:
                 except Exception as unforeseen:
                     error = as_specdec_error(unforeseen, _log)
             audio_s = recording.decode_s / count + time.perf_counter() - started
-            sound = None if prompts is None else self._sound(clip, cut.samples, recording.levels.get(cut.channel))
+            sound: Grounding | None = None  # measured at its first use, unless it was before
+            if prompts is not None and (self.lexicon.measured or clip.measured is not None):
+                measuring = partial(measure, cut.samples, self.sampling_rate, recording.levels.get(cut.channel))
+                words = None if clip.flags else self.class_words
+                sound = Grounding(self.lexicon, clip.language, measuring, words, known=clip.measured)
             yield Run(self, clip, prompts, audio_s, error, sound)
 
     def _refusal(self, clip: Started) -> AudioContentError | None:
@@ -242,14 +240,6 @@ class Captioner:
         place = clip.file if clip.start_s is None else piece_of(clip.file, clip.start_s, clip.end_s or 0.0)
         hint = "To caption it all the same, set audio.no_speech to mark."
         return AudioContentError(f"{place} holds no speech: a caption would be invented", hint=hint)
-
-    def _sound(self, clip: Started, samples: npt.NDArray[np.float32], dbfs: float | None) -> Grounding | None:
-        """The sound of a clip, measured at its first use unless it was before; None if the lexicon has no limits."""
-        lexicon, known = self.lexicon, clip.measured
-        if not lexicon.measured and known is None:
-            return None
-        measuring = partial(measure, samples, self.sampling_rate, dbfs) if known is None else lambda: known
-        return Grounding(lexicon, clip.language, measuring, None if clip.flags else self.class_words)
 
     @property
     def class_words(self) -> ClassWords | None:
@@ -296,49 +286,11 @@ class Captioner:
         return self.caption_rules.caption(self.pair.processor.text(ids))
 
     @cached_property
-    def word_groups(self) -> Synonyms:
-        """Tokens that name the same classes of the shipped lexicon, for the acceptance rule `class`."""
-        return _word_groups(self.pair.processor, self.pair.vocab_size, self.config.prompt.language)
+    def _word_groups(self) -> Synonyms:
+        return word_groups(self.pair.processor, self.pair.vocab_size, self.config.prompt.language)
 
     @cached_property
     def class_groups(self) -> Groups:
-        """`word_groups` on the drafting model's device, for the gate `class-entropy`."""
+        """Tokens that name the same classes, on the drafting model's device, for the gate `class-entropy`."""
         model = self.pair.local("edge") or self.pair.local("cloud")
-        return Groups.of(self.word_groups, self.pair.vocab_size, "cpu" if model is None else model.device)
-
-
-def load_pair(config: Config, loading: Loading) -> Pair:
-    """The models that the configured mode needs, loaded or connected; errors as in `Captioner.load`."""
-    used, edge, cloud = config.models, config.edge, config.cloud
-    drafting: AudioLM | RemoteEdge | None = None
-    verifying: AudioLM | Remote | None = None
-    if config.runtime.threads is not None and any(model.url is None for model in used.values()):
-        torch.set_num_threads(config.runtime.threads)
-    if edge is not None and "edge" in used:
-        with loading(f"edge: {edge.label}") as tell:
-            drafting = load_model(edge, config.runtime, tell) if edge.url is None else connect_edge(config, edge)
-    if cloud is not None and "cloud" in used:
-        with loading(f"cloud: {cloud.label}") as tell:
-            here = cloud.url is None
-            verifying = load_model(cloud, config.runtime, tell) if here else connect_cloud(config, cloud, drafting)
-    return Pair.of(drafting, verifying)
-
-
-def _with_models(shared: SharedFields, pair: Pair) -> SharedFields:
-    """The fields of a run's transcripts once its models are loaded."""
-    decoding, processors = shared.config.decoding, {role: model.processor for role, model in pair.models.items()}
-    added = {role: found for role, processor in processors.items() if (found := suggestions(decoding, processor))}
-    declared = {role: getattr(processor.config, "specdec_prompts", None) for role, processor in processors.items()}
-    return replace(
-        shared,
-        models=Models.of(pair.described),
-        settings={**shared.settings, **({SUGGESTED: added} if added else {})},
-        shipped_only=tuple(role for role, prompts in declared.items() if prompts == "shipped"),
-        unanswered=tuple(each.failure for each in pair.remotes if each.failure),
-    )
-
-
-@lru_cache(maxsize=4)  # variants of a captioner share them
-def _word_groups(writer: Processor, vocab_size: int, language: Language) -> Synonyms:
-    pieces = ((id_, writer.word(id_)) for id_ in range(vocab_size))
-    return Lexicon.shipped().vocabularies[language].synonyms(pieces)
+        return Groups.of(self._word_groups, self.pair.vocab_size, "cpu" if model is None else model.device)

@@ -317,4 +317,4 @@ def test_a_file_of_cuts_is_read_once_and_before_models_are(tmp_path, monkeypatch
             Captioner.load("mini", {"audio.segment": str(tmp_path / "none.rttm")})
     (tmp_path / "cuts.srt").write_text("1\n00:00:00,000 --> 00:00:01,000\nhi\n")
     captioner = Captioner.load("mini", {"audio.segment": str(tmp_path / "cuts.srt")})
-    assert captioner.variant(captioner.config).cuts is captioner.cuts
+    assert captioner.variant(captioner.config).reader.cuts is captioner.reader.cuts

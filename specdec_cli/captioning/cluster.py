@@ -44,8 +44,8 @@ class Worker:
         if os.path.isdir(folder):
             os.chdir(folder)  # relative paths mean what they mean where the command was given
         captioner = Captioner.load(work.config.running_long())
-        if captioner.cuts is not None:
-            captioner.cuts.expect(work.recordings)
+        if captioner.reader.cuts is not None:
+            captioner.reader.cuts.expect(work.recordings)
         captioner = captioner.labelled(work.lexicon).measuring()
         self._backend = LocalBackend(captioner, batch_size=work.batch_size, workers=work.config.runtime.readers)
         self._stopped = False

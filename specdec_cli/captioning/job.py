@@ -16,8 +16,7 @@ from specdec_cli.captioning.output_file import Check, Output, Task, accepting
 from specdec_cli.captioning.tasks import Backend, Outcome, Progress, Wholes, without_models
 from specdec_cli.config import Config
 from specdec_cli.inputs.cuts import Cuts
-from specdec_cli.inputs.find import Paths
-from specdec_cli.inputs.manifest import Inputs
+from specdec_cli.inputs.find import Inputs, Paths
 from specdec_cli.journal import read_lines
 from specdec_cli.labels import Lexicon
 from specdec_cli.prompts import Language

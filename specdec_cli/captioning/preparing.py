@@ -38,7 +38,7 @@ def prepare(captioner: Captioner, task: Task) -> Iterator[Ready]:
     item, begun = task.item, 0
     outcome = Outcome(item)
     try:
-        recording = None if task.done else captioner.recording(item)
+        recording = None if task.done else captioner.reader.open(item)
         skip = task.found_in(recording) if recording else frozenset[int]()
         if recording is None or len(skip) == len(recording.cuts):
             yield replace(outcome, captioned=task.captioned)

@@ -20,8 +20,7 @@ from specdec_cli.console.progress import show_totals, warn_no_speech
 from specdec_cli.console.view import View
 from specdec_cli.errors import DEGRADED_STATUS, ConfigError
 from specdec_cli.format import count, marked, shares
-from specdec_cli.inputs.find import Paths, require_sounds, with_list
-from specdec_cli.inputs.manifest import Inputs
+from specdec_cli.inputs.find import Inputs, Paths, require_sounds, with_list
 from specdec_cli.labels import Lexicon
 from specdec_cli.targets import Targets
 from specdec_cli.transcript import Transcript
@@ -85,9 +84,9 @@ def _inputs(command: Recordings, outputs: Outputs, may_be_sound: bool, *, strict
         says = "Recordings are named in two ways." if command.paths else "No recordings are named."
         raise ConfigError(says, hint="Name files, folders or patterns; or a --manifest, and not both.")
     if command.manifest is not None:
-        from specdec_cli.inputs.manifest import Manifest
+        from specdec_cli.inputs.manifest import read_manifest
 
-        return Manifest.read(command.manifest, strict=strict)
+        return read_manifest(command.manifest, strict=strict)
     own = (outputs.transcripts, outputs.file, outputs.folder)
     given = with_list(command.paths or [], may_be_sound=may_be_sound)
     require_sounds(given)

@@ -86,8 +86,8 @@ def load_captioner(
             interrupts.wait_for(lambda: import_module("specdec_cli.models.loading"))  # takes seconds
     running = config.running_long() if runs_long else config
     captioner = Captioner.load(running, loading=view.loading, cuts=cuts)
-    if captioner.cuts is not None:
-        view.skips.append(captioner.cuts.skips)
+    if captioner.reader.cuts is not None:
+        view.skips.append(captioner.reader.cuts.skips)
     require_cloud(captioner.shared, degrades=config.decoding.degrades if degrades is None else degrades)
     return captioner.labelled(lexicon).measuring()
 

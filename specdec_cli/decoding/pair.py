@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.config.schema import Config
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms
 from specdec_cli.decoding.block import Drafter, Verifier
@@ -29,7 +30,14 @@ from specdec_cli.decoding.verify import LocalVerifier
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import Engine
-from specdec_cli.models.processor import Processor, Prompt, require_lossless, same_prompts, shared_vocab_size
+from specdec_cli.models.processor import (
+    Processor,
+    Prompt,
+    require_lossless,
+    same_prompts,
+    shared_vocab_size,
+    suggestions,
+)
 from specdec_cli.models.session import Session
 from specdec_cli.prompts import Language
 from specdec_cli.types import Decider, Mode, Payload, Source
@@ -89,6 +97,17 @@ class Pair:
     def payload(self) -> Payload | Literal["none"]:
         """The form in which a recording is sent to a remote model; `none` if all are loaded."""
         return next((model.payload for model in self.remotes), "none")
+
+    @property
+    def shipped_only(self) -> tuple[Decider, ...]:
+        """The models that were trained on the shipped prompts alone."""
+        configs = {role: model.processor.config for role, model in self.models.items()}
+        return tuple(role for role, own in configs.items() if getattr(own, "specdec_prompts", None) == "shipped")
+
+    def suggested(self, decoding: DecodingConfig) -> dict[Decider, dict[str, float]]:
+        """What the checkpoints add to settings of decoding that were left open."""
+        found = {role: suggestions(decoding, model.processor) for role, model in self.models.items()}
+        return {role: added for role, added in found.items() if added}
 
     def local(self, role: Decider) -> AudioLM | None:
         """The model of a role, if it is loaded in this process."""

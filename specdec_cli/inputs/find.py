@@ -1,4 +1,4 @@
-"""Recordings by path: files, folders, patterns and lists, as all commands take them."""
+"""Recordings as commands take them: files, folders, patterns and lists, or the rows of a manifest."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import IO, Final
@@ -22,6 +22,7 @@ from specdec_cli.audio.paths import STDIN, is_url, opened, sha256
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, as_specdec_error
 from specdec_cli.inputs.names import SOUND_ENDINGS
 from specdec_cli.inputs.recording import InputFile, Key
+from specdec_cli.inputs.skipped import Skips
 from specdec_cli.regular_files import POSIX, open_regular
 from specdec_cli.text import show
 
@@ -94,6 +95,26 @@ class Paths:
 
     def _wanted(self, name: str) -> bool:
         return _SOUND.fullmatch(name) is not None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The recordings of a manifest; `skips`: what was left out or changed."""
+
+    rows: Mapping[Key, InputFile]  # by key, in order
+    skips: Skips = field(default_factory=Skips)
+
+    @property
+    def base(self) -> str:
+        """The deepest folder that holds all of its recordings."""
+        return common_folder([os.path.dirname(key.path) for key in self.rows])
+
+    def __iter__(self) -> Iterator[InputFile]:
+        return iter(self.rows.values())
+
+
+Inputs = Paths | Manifest
+"""Recordings, each once. `base` is the absolute folder to which names in exports are relative."""
 
 
 def _matching(pattern: str) -> Iterator[str]:

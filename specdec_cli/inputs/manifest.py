@@ -1,10 +1,9 @@
-"""Tables of recordings, or of parts of them, with ids, prompts, languages, speakers and texts of their own."""
+"""Reads tables of recordings, or of parts of them, with ids, prompts, languages, speakers and texts of their own."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -13,61 +12,42 @@ from specdec_cli.audio.paths import is_url
 from specdec_cli.config.settings import check_value
 from specdec_cli.errors import ConfigError, ReferencesError
 from specdec_cli.inputs.entries import FILES, Columns, Entry
-from specdec_cli.inputs.find import Paths, common_folder
+from specdec_cli.inputs.find import Manifest
 from specdec_cli.inputs.names import as_spelled
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.inputs.table_files import read_table
 from specdec_cli.text import show, show_name
 
-
-@dataclass(frozen=True)
-class Manifest:
-    """The recordings of a manifest; `skips`: what was left out or changed."""
-
-    rows: Mapping[Key, InputFile]  # by key, in order
-    skips: Skips = field(default_factory=Skips)
-
-    @property
-    def base(self) -> str:
-        """The deepest folder that holds all of its recordings."""
-        return common_folder([os.path.dirname(key.path) for key in self.rows])
-
-    def __iter__(self) -> Iterator[InputFile]:
-        return iter(self.rows.values())
-
-    @classmethod
-    def read(cls, path: Path, *, strict: bool = False) -> Manifest:
-        """Reads and checks a manifest. Relative paths are relative to its own folder.
-
-        Args:
-            path: a table (.tsv, .csv, .json, .jsonl).
-            strict: whether a row that would be left out or changed is refused instead.
-
-        Raises:
-            ConfigError: it cannot be read, or names no recording that can be used.
-        """
-        rows: dict[Key, InputFile] = {}
-        places: dict[object, str] = {}  # of ids, and of recordings without one
-        skips, spelled = Skips(strict), dict[str, Mapping[str, str]]()
-        for entry in _listed(path, skips):
-            try:
-                item = _item(path.parent, entry, spelled)
-            except ConfigError as error:
-                skips.leave_out(entry.place, error.message.removeprefix(f"{entry.place}: ").rstrip("."))
-                continue
-            name = show(item.path) if item.id is None else f"the id {show(item.id)}"
-            if (before := places.setdefault(item.id or item.key, entry.place)) != entry.place:
-                skips.leave_out(entry.place, f"{name} is also that of {before}")
-            else:
-                rows[item.key] = item
-        skips.require_some(rows, f"{path} names no recordings.", "It needs a line for each.")
-        return cls(rows, skips)
-
-
 _NAMED: Final = 12  # columns, in a message
-Inputs = Paths | Manifest
-"""Recordings, each once. `base` is the absolute folder to which names in exports are relative."""
+
+
+def read_manifest(path: Path, *, strict: bool = False) -> Manifest:
+    """Reads and checks a manifest. Relative paths are relative to its own folder.
+
+    Args:
+        path: a table (.tsv, .csv, .json, .jsonl).
+        strict: whether a row that would be left out or changed is refused instead.
+
+    Raises:
+        ConfigError: it cannot be read, or names no recording that can be used.
+    """
+    rows: dict[Key, InputFile] = {}
+    places: dict[object, str] = {}  # of ids, and of recordings without one
+    skips, spelled = Skips(strict), dict[str, Mapping[str, str]]()
+    for entry in _listed(path, skips):
+        try:
+            item = _item(path.parent, entry, spelled)
+        except ConfigError as error:
+            skips.leave_out(entry.place, error.message.removeprefix(f"{entry.place}: ").rstrip("."))
+            continue
+        name = show(item.path) if item.id is None else f"the id {show(item.id)}"
+        if (before := places.setdefault(item.id or item.key, entry.place)) != entry.place:
+            skips.leave_out(entry.place, f"{name} is also that of {before}")
+        else:
+            rows[item.key] = item
+    skips.require_some(rows, f"{path} names no recordings.", "It needs a line for each.")
+    return Manifest(rows, skips)
 
 
 def _listed(path: Path, skips: Skips) -> Iterator[Entry]:

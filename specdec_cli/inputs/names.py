@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from specdec_cli.errors import ReferencesError
@@ -20,9 +21,16 @@ SOUND_ENDINGS: Final = (
     r"|w64|wave?|webm|wma"
 )
 """Pattern of the endings of recordings: folders are searched for them, and tables may leave them out."""
+CUT_ENDINGS: Final = (".rttm", ".textgrid", ".srt", ".vtt", ".json", ".jsonl", ".ndjson", ".csv", ".tsv")
+"""Endings of files of cuts."""
 _ROOT: Final = 0
 SOUND_FILE: Final = re.compile(rf"(.+)\.(?:{SOUND_ENDINGS})", re.IGNORECASE | re.DOTALL)
 """Matches the name of a recording; its group is the name without the ending."""
+
+
+def ending(path: Path) -> str:
+    """The ending of a file's name in lower case, without .gz."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 class ByRecording(Generic[_Item]):

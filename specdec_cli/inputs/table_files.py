@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple
 from pydantic_core import from_json
 
 from specdec_cli.errors import ReferencesError
+from specdec_cli.inputs.names import ending
 from specdec_cli.inputs.skipped import Skips
-from specdec_cli.inputs.text_files import NONE, decoded, ending, read_text
+from specdec_cli.inputs.text_files import NONE, decoded, read_text
 from specdec_cli.text import show, show_name
 
 Cell = tuple[str, ...]  # what a cell holds: nothing, one text, or (in JSON) a list of them

@@ -21,11 +21,6 @@ _ZIP: Final = b"PK\x03\x04"
 UNDECODED: Final = re.compile(r"[\ud800-\udfff]")  # of bytes that are not UTF-8, read leniently
 
 
-def ending(path: Path) -> str:
-    """The ending of a file's name in lower case, without .gz."""
-    return Path(path.name.lower().removesuffix(".gz")).suffix
-
-
 def read_text(path: Path, *, lenient: bool = False) -> str:
     """The text of a regular file in UTF-8, or in UTF-16, as Praat and Excel write it.
 

@@ -258,3 +258,10 @@ def _begins(steps: Sequence[str], tail: Sequence[str], *, is_latin: bool) -> boo
 def class_words(lexicon: Lexicon, attributes: tuple[str, ...], writer: Processor) -> ClassWords:
     """The class words of a model's vocabulary."""
     return ClassWords(lexicon, attributes, writer.text, getattr(writer.config, "specdec_words", None))
+
+
+@lru_cache(maxsize=4)  # variants of a captioner share them
+def word_groups(writer: Processor, vocab_size: int, language: Language) -> Mapping[int, int]:
+    """Token ids that name the same classes of the shipped lexicon; see `Vocabulary.synonyms`."""
+    pieces = ((id_, writer.word(id_)) for id_ in range(vocab_size))
+    return Lexicon.shipped().vocabularies[language].synonyms(pieces)

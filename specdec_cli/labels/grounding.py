@@ -31,18 +31,20 @@ class Grounding:
         language: of the caption.
         measure: measures the sound.
         words: finds the classes that tokens name; None: the sound bans nothing.
+        known: the figures, if it was measured before.
     """
 
     lexicon: Lexicon
     language: Language
     measure: Callable[[], Measured]
     words: ClassWords | None = None
+    known: Measured | None = None
     _begun: Future[Measured] | None = field(default=None, init=False)
     _labels: dict[str, dict[str, str | None]] = field(default_factory=dict, init=False)  # by caption
 
     def begin(self) -> None:
         """Starts to measure in another thread; SciPy and NumPy hold no lock meanwhile."""
-        if self._begun is None:
+        if self.known is None and self._begun is None:
             executor = ThreadPoolExecutor(1, "sound")
             self._begun = executor.submit(self.measure)
             executor.shutdown(wait=False)
@@ -50,6 +52,8 @@ class Grounding:
     @cached_property
     def measured(self) -> Measured:
         """The figures of the sound."""
+        if self.known is not None:
+            return self.known
         return self.measure() if self._begun is None else self._begun.result()
 
     @property

@@ -172,7 +172,7 @@ class Captions:
         try:
             item, longest_s = InputFile(file.path), self.limits.clip_s or self.limits.recording_s
             async with (self._reading_long if wanted.is_long else self._reading).turn(client):
-                recording = await in_thread(self._pool, lambda: captioner.recording(item, longest_s), file.end)
+                recording = await in_thread(self._pool, lambda: captioner.reader.open(item, longest_s), file.end)
             says = [*wanted.warnings, *(warning.replace(file.path, NAME) for warning in recording.warnings)]
             runs = captioner.runs_of(replace(recording, path=NAME, warnings=tuple(says)))
             later = False

@@ -13,7 +13,7 @@ import pytest
 
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.cuts import Cuts
-from specdec_cli.inputs.manifest import Manifest
+from specdec_cli.inputs.manifest import read_manifest
 
 FILES: Final = Path(__file__).with_name("files")
 with FILES.with_suffix(".tsv").open(encoding="utf-8", newline="") as table:
@@ -25,7 +25,7 @@ def read(name: str, kind: str, *, strict: bool = False) -> tuple[str, list[str]]
     if kind == "cuts":
         cuts = Cuts.read(FILES / name, strict=strict)
         return " | ".join(part(cut) for cut in cuts.of("/somewhere/talk.wav")), cuts.skips.sentences()
-    manifest = Manifest.read(FILES / name, strict=strict)
+    manifest = read_manifest(FILES / name, strict=strict)
     parts = (f"{Path(item.path).relative_to(FILES)} {part(item)}".strip() for item in manifest)
     return " | ".join(parts), manifest.skips.sentences()
 

@@ -9,7 +9,7 @@ import pytest
 
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.cuts import Cuts
-from specdec_cli.inputs.manifest import Manifest
+from specdec_cli.inputs.manifest import read_manifest
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
 
@@ -47,7 +47,7 @@ def test_damage_is_refused_or_reported(tmp_path, name):
     draw, path = random.Random(name), tmp_path / name
     for _ in range(max(6, CASES // len(HEALTHY))):
         path.write_bytes(damaged(HEALTHY[name], draw))
-        for read in (Cuts.read, Manifest.read, lambda path: References.read(path, lexicon=LEXICON)):
+        for read in (Cuts.read, read_manifest, lambda path: References.read(path, lexicon=LEXICON)):
             try:
                 read(path)
             except ConfigError as error:
@@ -62,7 +62,7 @@ def test_every_row_is_used_or_reported(tmp_path, wrong):
     for at in range(1, len(rows) + 1):
         path = tmp_path / f"{at}.csv"
         path.write_text("\n".join([*rows[:at], wrong, *rows[at:]]) + "\n")
-        manifest, cuts = Manifest.read(path), Cuts.read(path)
+        manifest, cuts = read_manifest(path), Cuts.read(path)
         references = References.read(path, lexicon=LEXICON)
         assert len(manifest.rows) == len(references.entries) == len(rows) - 1
         assert sum(len(cuts.of(f"{n}.wav")) for n in range(8)) == len(rows) - 1

@@ -10,7 +10,7 @@ import pytest
 from specdec_cli.errors import ConfigError, ReferencesError
 from specdec_cli.inputs import table_files, text_files
 from specdec_cli.inputs.cuts import Cuts
-from specdec_cli.inputs.manifest import Manifest
+from specdec_cli.inputs.manifest import read_manifest
 from specdec_cli.inputs.table_files import read_table
 
 
@@ -19,13 +19,13 @@ from specdec_cli.inputs.table_files import read_table
 def test_a_pipe_is_not_waited_for(tmp_path, name):
     os.mkfifo(tmp_path / name)
     with pytest.raises(ReferencesError, match="not a regular file"):
-        Manifest.read(tmp_path / name)
+        read_manifest(tmp_path / name)
 
 
 def test_a_torn_archive_is_refused(tmp_path):
     (tmp_path / "m.jsonl.gz").write_bytes(gzip.compress(b'{"file": "a.wav"}\n')[:-8])
     with pytest.raises(ConfigError, match=r"m\.jsonl\.gz cannot be read"):
-        Manifest.read(tmp_path / "m.jsonl.gz")
+        read_manifest(tmp_path / "m.jsonl.gz")
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
@@ -34,14 +34,14 @@ def test_what_is_read_is_bounded_once_unpacked(tmp_path, name, monkeypatch):
     content = b" " * (2 << 20)
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     with pytest.raises(ReferencesError, match="more than 1 MiB"):
-        Manifest.read(tmp_path / name)
+        read_manifest(tmp_path / name)
 
 
 def test_deep_json_is_refused(tmp_path):
     for name, text in (("a.json", "[" * 100_000), ("b.json", f'"\\udcff{"[" * 100_000}'), ("c.json", "[\xff" * 99)):
         (tmp_path / name).write_bytes(text.encode("latin-1"))
         with pytest.raises(ReferencesError, match="not valid JSON"):
-            Manifest.read(tmp_path / name)
+            read_manifest(tmp_path / name)
 
 
 @pytest.mark.slow

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from specdec_cli.inputs.cuts import Cuts
-from specdec_cli.inputs.manifest import Manifest
+from specdec_cli.inputs.manifest import read_manifest
 from specdec_cli.inputs.recording import InputFile
 
 
 def read(path: Path, text: str) -> list[InputFile]:
     path.write_text(text, "utf-8")
-    return list(Manifest.read(path))
+    return list(read_manifest(path))
 
 
 def jsonl(*rows: Any) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.inputs.cuts import Cuts
-from specdec_cli.inputs.manifest import Manifest
+from specdec_cli.inputs.manifest import read_manifest
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
 
@@ -56,7 +56,7 @@ def test_a_data_set_of_hugging_face(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", lambda _, **options: load(**options))
     monkeypatch.chdir(tmp_path)
     exec(recipe("datasets"), {})
-    items = list(Manifest.read(tmp_path / "recordings" / "table.jsonl", strict=True))
+    items = list(read_manifest(tmp_path / "recordings" / "table.jsonl", strict=True))
     assert [Path(item.path).read_bytes() for item in items] == [b"one", b"two"]
     assert [(Path(item.path).name, item.text, item.start_s) for item in items] == [
         ("000000-a.flac", "hi", None),
@@ -74,7 +74,7 @@ def test_a_folder_of_kaldi(tmp_path):
     subprocess.run(recipe("kaldi"), shell=True, check=True, cwd=tmp_path)
     found = [
         (Path(item.path).name, item.id, item.start_s, item.end_s, item.speaker, item.text)
-        for item in Manifest.read(tmp_path / "table.tsv", strict=True)
+        for item in read_manifest(tmp_path / "table.tsv", strict=True)
     ]
     assert found == [
         ("a b.wav", "talk-1", 0.5, 2.25, "Ann", "你好 you"),
@@ -88,7 +88,7 @@ def test_cuts_of_lhotse(tmp_path, monkeypatch):
     (tmp_path / "cuts.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
     monkeypatch.chdir(tmp_path)
     exec(recipe("lhotse"), {})
-    found = [(i.id, i.start_s, i.end_s, i.channel, i.speaker, i.text) for i in Manifest.read(tmp_path / "table.csv")]
+    found = [(i.id, i.start_s, i.end_s, i.channel, i.speaker, i.text) for i in read_manifest(tmp_path / "table.csv")]
     assert found == [("cut-1", 1.0, 3.5, 1, "Ann", "你好"), ("cut-2", 1.0, 3.5, 0, None, None)]
 
 
