@@ -297,7 +297,7 @@ def test_logs_and_metrics_hold_nothing_of_a_clip(served, case, monkeypatch, capl
 def test_a_failing_model_is_not_the_clips_fault(case, served, failure, status, said, monkeypatch):
     good, features = a_clip(served, case)
 
-    forward = Session.forward
+    forward = Session.logits
 
     def fail(session: Session, *arguments: Any) -> torch.Tensor:
         if session.model is case.cloud:
@@ -305,7 +305,7 @@ def test_a_failing_model_is_not_the_clips_fault(case, served, failure, status, s
         return forward(session, *arguments)
 
     with monkeypatch.context() as failing:
-        failing.setattr(Session, "forward", fail)
+        failing.setattr(Session, "logits", fail)
         found, answer = call(served, "PUT", new_session(), framed(good, features))
         assert (found, said in detail(answer)) == (status, True), answer
         failing.setenv("SPECDEC_TEST_TOKEN", TOKEN)
@@ -382,7 +382,7 @@ def test_own_tokens_are_known_by_their_place(case, served):
 def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Semaphore, threading.Event]]:
     """Forwards wait: the first is released with each start, the second lets all go on."""
     started, go_on = threading.Semaphore(0), threading.Event()
-    forward = Session.forward
+    forward = Session.logits
 
     def waiting(session: Session, *arguments: Any) -> torch.Tensor:
         started.release()
@@ -390,7 +390,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Semapho
         return forward(session, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Session, "forward", waiting)
+        patched.setattr(Session, "logits", waiting)
         try:
             yield started, go_on
         finally:

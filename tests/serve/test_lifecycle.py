@@ -122,14 +122,14 @@ def test_a_queue_has_a_bound(monkeypatch):
                     go_on.set()
             return await asyncio.gather(*asking, return_exceptions=True)
 
-    go_on, forward = threading.Event(), Session.forward
+    go_on, forward = threading.Event(), Session.logits
 
     def waiting(session: Session, *arguments: Any) -> torch.Tensor:
         assert go_on.wait(120)
         return forward(session, *arguments)
 
     with api(room=1, waiting=2) as small:
-        monkeypatch.setattr(Session, "forward", waiting)
+        monkeypatch.setattr(Session, "logits", waiting)
         refused = [each for each in asyncio.run(crowd(small.url, 0)) if isinstance(each, openai.RateLimitError)]
         assert len(refused) == 9
         assert {(each.code, each.response.headers["Retry-After"]) for each in refused} == {("queue_full", "1")}
@@ -214,14 +214,14 @@ def test_the_end_is_told_to_every_request():
 
 def test_a_stream_has_a_comment_while_its_recording_waits(monkeypatch):
     monkeypatch.setattr("specdec_cli.serve.chat._COMMENT_S", 0.05)
-    go_on, forward = threading.Event(), Session.forward
+    go_on, forward = threading.Event(), Session.logits
 
     def waiting(session: Session, *arguments: Any) -> torch.Tensor:
         assert go_on.wait(120)
         return forward(session, *arguments)
 
     with api(room=1) as held_up:
-        monkeypatch.setattr(Session, "forward", waiting)
+        monkeypatch.setattr(Session, "logits", waiting)
         with begun(held_up) as connection, connection.makefile("rb") as lines:
             said = [next(lines) for _ in range(9)]
             assert b"x-accel-buffering: no\r\n" in said
