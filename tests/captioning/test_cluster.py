@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -18,9 +19,9 @@ from tests.cli.harness import COMMAND, environment
 from tests.mini_pair import write_voice
 from tests.transcript.lines import read_transcripts
 
-pytest.importorskip("ray", reason="needs Ray: pip install 'specdec-cli[ray]'")
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install 'specdec-cli[ray]'"),
     pytest.mark.xdist_group("ray"),  # one cluster for all of them
     pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX"),
     pytest.mark.filterwarnings("ignore"),  # of Ray's own making, where a test starts a cluster in this process

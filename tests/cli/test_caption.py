@@ -19,6 +19,7 @@ from specdec_cli.targets import writing
 from specdec_cli.transcript import Transcript, json_schema
 from tests.cli.harness import QUICK
 from tests.mini_pair import RATE, captioner, mini_pair, voice
+from tests.support.machine import NOBODY
 from tests.tiers import few
 from tests.transcript.lines import read_transcripts
 
@@ -199,7 +200,7 @@ def test_cuts_that_name_no_recording_are_not_those_of_several(specdec, recording
     assert "x.srt does not say which of the 2 recordings its cuts are of" in outcome.err
 
 
-UNREACHABLE = ("-l", "zh", "--set", "cloud.model=http://127.0.0.1:9")
+UNREACHABLE = ("-l", "zh", "--set", f"cloud.model={NOBODY}")
 
 
 @pytest.fixture
@@ -218,7 +219,7 @@ def edge_here(specdec, monkeypatch) -> None:
 def test_where_the_edge_may_write_alone_an_unreachable_cloud_is_a_warning(specdec, edge_here, recordings, given):
     outcome = specdec("caption", recordings[0], *UNREACHABLE, *given, "--json", ends=0 if "never" in given else 3)
     found = Transcript.from_json(outcome.out)
-    assert found.warnings == ("no answer at the start: http://127.0.0.1:9: All connection attempts failed",)
+    assert found.warnings == (f"no answer at the start: {NOBODY}: All connection attempts failed",)
     assert (found.degraded is not None) == ("never" not in given)
 
 
@@ -228,7 +229,7 @@ def test_a_command_closes_its_connections(specdec, edge_here, recordings, monkey
     monkeypatch.setattr(VerifyClient, "close", lambda self: closed.append(self.name))
     given = ("--mode", "edge,hybrid") if command == "compare" else ("--gate", "never")
     specdec(command, recordings[0], *UNREACHABLE, *given, "-o", "o.jsonl", "-q")
-    assert set(closed) == {"http://127.0.0.1:9"}
+    assert set(closed) == {NOBODY}
 
 
 @pytest.mark.parametrize("command", ["caption", "batch"])
@@ -268,6 +269,6 @@ def test_without_its_cloud_a_mode_that_needs_it_is_refused_before_the_first_clip
     output = Path("out.jsonl")
     outcome = specdec(command, recordings[0], *UNREACHABLE, *given, "-o", output)
     assert (outcome.code, outcome.out) == (3, ""), outcome.err
-    assert "error: The cloud does not answer: http://127.0.0.1:9: All connection attempts failed.\n" in outcome.err
+    assert f"error: The cloud does not answer: {NOBODY}: All connection attempts failed.\n" in outcome.err
     assert ("decoding.fallback" in outcome.err) == ("lossless" in given)
     assert not output.exists() or output.read_bytes() == b""

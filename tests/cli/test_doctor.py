@@ -19,6 +19,7 @@ from specdec_cli.models import families
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import mini_pair
+from tests.support.machine import NOBODY
 
 LOAD = Captioner.load
 
@@ -101,7 +102,7 @@ def test_a_remote_cloud_is_probed(specdec, monkeypatch):
         payload = "features"
         window_s = 30.0
         vocab_size = 100_000
-        name = "http://127.0.0.1:9"
+        name = NOBODY
 
         def __init__(self) -> None:
             self.failure = None

@@ -18,6 +18,7 @@ import pytest
 from specdec_cli.cloud.connection import Connection, Traffic
 from specdec_cli.config import Server
 from tests.cloud.stand_in import behaving
+from tests.support.machine import NOBODY
 from tests.tiers import few
 from tests.waiting import until
 
@@ -117,7 +118,7 @@ def test_calls_that_do_not_end_are_ended(scheme, opened):
 
 
 def test_what_is_submitted_after_the_end_is_cancelled():
-    connection, _ = calling("http://127.0.0.1:9")
+    connection, _ = calling(NOBODY)
     connection.close()
     connection.close()
     assert connection.submit(connection.exchange("GET", "/", b"", Traffic(), 100), 20.0).cancelled()

@@ -32,6 +32,7 @@ from tests.cloud.serving import serving
 from tests.cloud.stand_in import answering
 from tests.laws.test_wire_law import rounded
 from tests.mini_pair import RATE, mini_pair, voice, write_voice
+from tests.support.machine import NOBODY
 from tests.tiny import collect
 
 START_S = 300
@@ -237,7 +238,7 @@ def command(monkeypatch, capsys) -> Callable[..., tuple[int, str]]:
 
 def test_quiet_does_not_hide_that_the_cloud_was_never_reached(tmp_path, command):
     sound = write_voice(tmp_path / "voice.wav", 9)
-    url = "http://127.0.0.1:9"
+    url = NOBODY
     code, said = command(
         "caption",
         str(sound),

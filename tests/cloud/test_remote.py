@@ -28,6 +28,7 @@ from tests.cloud.stand_in import Answer, answering, behaving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.reference import assert_rounds
 from tests.laws.test_wire_law import as_sent, assert_wire, far_loop
+from tests.support.machine import NOBODY
 from tests.tiers import few, named
 from tests.waiting import until
 
@@ -243,7 +244,7 @@ def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case):
 
 @pytest.mark.slow
 def test_calls_may_begin_while_all_are_ended(case):
-    interval, config = sys.getswitchinterval(), Server(url="http://127.0.0.1:9")
+    interval, config = sys.getswitchinterval(), Server(url=NOBODY)
     with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
         stop, kept = threading.Event(), list[Call]()
 
@@ -331,7 +332,7 @@ def test_a_server_that_failed_is_left_alone_for_a_while(case, served):
 
 
 def test_a_probe_calls_a_server_that_failed_and_says_what_to_do(case):
-    with remote_cloud("http://127.0.0.1:9", case.edge, retry_s=60.0) as link:
+    with remote_cloud(NOBODY, case.edge, retry_s=60.0) as link:
         assert link.failure is not None
         with pytest.raises(CloudError, match="All connection attempts failed") as caught:
             link.probe()

@@ -1,6 +1,5 @@
 """Tables and cuts that were damaged at random: no crash, and every row is used or reported."""
 
-import os
 import random
 from pathlib import Path
 from typing import Final
@@ -12,8 +11,8 @@ from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.manifest import read_manifest
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
+from tests.laws.tolerance import numbers
 
-CASES: Final = int(os.environ.get("SPECDEC_CASES", "20").rpartition("-")[2])  # "20-280", as the laws read it, is 280
 LEXICON: Final = Lexicon.load()
 TABLE: Final = "file,start,end,speaker,emotion\n" + "".join(f"{n}.wav,{n},{n + 1},ann,sad\n" for n in range(8))
 FILES: Final = Path(__file__).with_name("files")
@@ -45,7 +44,7 @@ def damaged(text: str, draw: random.Random) -> bytes:
 @pytest.mark.parametrize("name", HEALTHY)
 def test_damage_is_refused_or_reported(tmp_path, name):
     draw, path = random.Random(name), tmp_path / name
-    for _ in range(max(6, CASES // len(HEALTHY))):
+    for _ in range(max(6, numbers().stop // len(HEALTHY))):
         path.write_bytes(damaged(HEALTHY[name], draw))
         for read in (Cuts.read, read_manifest, lambda path: References.read(path, lexicon=LEXICON)):
             try:

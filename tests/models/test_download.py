@@ -19,6 +19,7 @@ from specdec_cli.config import ModelConfig
 from specdec_cli.config.schema import RuntimeConfig
 from specdec_cli.models.loading import forecast, load_model
 from tests.support.checkpoints import assert_refused, edit_json, greedy, load, write_hub
+from tests.support.machine import NOBODY
 from tests.support.models import tiny_module
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -150,5 +151,5 @@ def test_what_would_be_downloaded_is_told_without_it(hub):
 
 
 def test_a_hub_out_of_reach_is_told_in_words(hub, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", NOBODY)
     assert_refused(NAME, "network", offline=False)

@@ -15,8 +15,6 @@ import pytest
 from tests.mini_pair import voice
 from tests.serve.api import TOKEN, api, encoded
 
-schemathesis = pytest.importorskip("schemathesis")
-
 SECONDS = float(os.environ.get("SPECDEC_FUZZ_S", "60"))
 SOUND = encoded(voice(1, 0.4))
 SETTINGS: tuple[dict[str, Any], ...] = (
@@ -41,6 +39,7 @@ def _with_sound(value: Any) -> Any:
 
 @pytest.mark.slow
 def test_no_request_makes_the_server_fail():
+    schemathesis = pytest.importorskip("schemathesis")
     import hypothesis
     from hypothesis import strategies as st
     from schemathesis import GenerationMode
