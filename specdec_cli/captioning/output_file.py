@@ -21,7 +21,7 @@ from specdec_cli.config.fields import AT_PAUSES
 from specdec_cli.inputs.recording import InputFile, Key
 from specdec_cli.journal import Change, Journal, StoredLine
 from specdec_cli.prompts import Language
-from specdec_cli.targets import TRANSCRIPTS
+from specdec_cli.targets import TRANSCRIPTS, writing
 from specdec_cli.text import file_name
 from specdec_cli.transcript.lines import Line, LineState, all_captioned, current_lines, head_of, transcript_at
 from specdec_cli.transcript.records import RowPart, Transcript, TranscriptHead
@@ -160,7 +160,7 @@ class Output(Journal[Line]):
             if gone and item.key not in self._tasks and (key := gone.pop((item.content(), item.id), None)) is not None:
                 now[key] = file_name(item.path)
         if now:
-            with self.path.open("rb") as old:
+            with writing(self.path), self.path.open("rb") as old:
                 renamed = ((now.get(key), line) for key, task in self._tasks.items() for line in task.lines)
                 self.rewrite(
                     _line_at(old, line.offset, whole=True) if file is None else self._moved(line, file)
@@ -201,7 +201,7 @@ class Output(Journal[Line]):
         wholes = ([line.offset for line in task.lines if line.whole] for task in self._tasks.values())
         outdated = {offset for offsets in wholes for offset in sorted(offsets)[:-1]}
         if kept != self._order or outdated:
-            with self.path.open("rb") as old:
+            with writing(self.path), self.path.open("rb") as old:
                 self.rewrite(_line_at(old, offset, whole=offset not in outdated) for offset in kept)
             self._read()  # lines have other places now
 
