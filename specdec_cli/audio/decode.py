@@ -1,6 +1,6 @@
 """Opens a file as an `OpenedSound` of blocks of samples on the file's own clock.
 
-FFmpeg (PyAV) decodes whatever there is. libsndfile reads plain WAV and FLAC, whose samples it gives exactly and faster,
+FFmpeg (PyAV) decodes every format. libsndfile reads plain WAV and FLAC, whose samples it gives exactly and faster,
 and the files that FFmpeg does not open. The bytes decide, never the name of the file.
 """
 
@@ -34,7 +34,7 @@ _OTHERS: Final = {
 """Beginning of a file that is not a recording, in lower case -> what it is, and what to do."""
 
 Library = Callable[[str, FileIO, ExitStack, float, int | None], OpenedSound | None]
-"""Opens a file as a source, or returns None: by path, file, stack for what it opens, start in seconds, and track."""
+"""Opens a file as a source, or returns None. Takes path, file, stack for open objects, start in seconds, and track."""
 
 
 class MisfitError(Exception):
@@ -124,7 +124,7 @@ def _checked(source: OpenedSound, blocks: Iterator[Floats], file: FileIO, size: 
 
 
 def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track: int | None) -> OpenedSound:
-    """An `OpenedSound` for whatever FFmpeg decodes.
+    """An `OpenedSound` for a file that FFmpeg decodes.
 
     Raises:
         AudioDecodeError: the file is not sound, of an unknown codec, or encrypted.
@@ -201,4 +201,4 @@ def _source(sound: Any, from_s: float) -> OpenedSound:
 
 
 LIBRARIES: Final[tuple[Library, ...]] = (from_exact, from_ffmpeg, from_sndfile)
-"""In the order to try them. FFmpeg's error is that of a file which none opens."""
+"""In the order to try them. If none opens a file, FFmpeg's error is raised."""

@@ -32,7 +32,7 @@ class FirstPass:
     sound: Sound
     statistics: dict[Selection, SampleStatistics]
     samples: Floats | None  # [n, columns]; None: they do not fit the window
-    utterances: dict[Selection, list[Cut]]  # if the samples do not fit the window, and utterances were looked for
+    utterances: dict[Selection, list[Cut]]  # if the samples do not fit the window, and `at_pauses` is set
     warnings: list[str] = field(default_factory=list)  # sentences
 
 
@@ -47,7 +47,7 @@ def read_through(
 ) -> FirstPass:
     """Reads a recording once, and again if some of the channels that were mixed are silent or cancel each other.
 
-    Samples are kept if they fit `window_s`; if not, and `at_pauses` is set, utterances are looked for.
+    Samples are kept if they fit `window_s`; if not, and `at_pauses` is set, it is cut into utterances.
 
     Raises:
         AudioDecodeError: no library reads the file, or nothing of it decodes.

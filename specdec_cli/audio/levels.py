@@ -57,7 +57,7 @@ class SampleStatistics:
             self.add(samples)
 
     def add(self, samples: Floats) -> None:
-        """Counts samples, float32 [n]."""
+        """Adds samples, float32 [n]."""
         self.peak = float(np.maximum(self.peak, np.abs(samples).max(initial=0.0)))  # np.maximum: NaN stays NaN
         joined = np.concatenate([self._rest, samples])
         whole = len(joined) // self._frame * self._frame
@@ -78,7 +78,7 @@ class SampleStatistics:
 
     @property
     def silent(self) -> bool:
-        """Whether no 20 ms can be heard."""
+        """Whether all of it is silent."""
         return self.loudest < 10 ** (SILENCE_DBFS / 10)
 
     def fault(self, name: str, duration_s: float) -> AudioContentError | None:

@@ -115,7 +115,7 @@ def open_recording(
         window_s: longest audio that the model reads at once, seconds. A longer recording is cut into utterances.
         piece_s: instead, cut into the fewest equal pieces of at most this length, seconds.
         at_pauses: whether a recording that fits the window is also cut into utterances.
-        cuts: the pieces, in place of `piece_s` and `at_pauses`. They are clipped to the part and the recording. A cut
+        cuts: the pieces, in place of `piece_s` and `at_pauses`. They are shortened to the part and the recording. A cut
             of which nothing is left, or that is longer than the window, is left out with a warning.
         start_s, end_s: the part that is read, seconds.
         channel: for cuts without a channel: one, 1-based; `mix`, the mean of those that carry sound, without LFE; or

@@ -47,7 +47,7 @@ def opened(path: str) -> Iterator[FileIO]:
 
 
 def sha256(file: FileIO) -> str:
-    """Hex digest of a file's bytes. Digests of the last large files are kept: tables may name many parts of one."""
+    """Hex digest of a file's bytes. Digests of the last large files are kept: tables may name many parts of a file."""
     found = stamp(file)
     digest = _digests.get(found)
     if digest is None:

@@ -127,7 +127,7 @@ class PauseCutter:
         self._levels.add(levels.astype(np.float32))
 
     def _utterances(self, *, last: bool) -> Iterator[AudioPiece]:
-        """Yields the utterances that have ended; drops what no later one needs."""
+        """Yields the utterances that have ended; drops samples that later ones do not need."""
         known = self._dropped + len(self._levels)
         if len(self._levels) < (1 if last else _FIRST) or (known < self._next_look and not last):
             return

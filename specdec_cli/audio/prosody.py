@@ -28,7 +28,7 @@ HOP: Final = SAMPLE_RATE // 100  # samples in a frame, and between two values: 1
 _SHORTEST_BLIP: Final = 4  # frames: active runs under 40 ms are dropped
 _SHORTEST_PAUSE: Final = 20  # frames: gaps of 200 ms or more are pauses
 _LIMIT_CHANGE_DB: Final = 3.0
-_MOST_CHANGE: Final = 0.15  # of the share of pauses, with the limit so much higher or lower; else it is not clear
+_MOST_CHANGE: Final = 0.15  # most change of the share of pauses with a limit 3 dB higher or lower; else it is null
 _LEAST_SPEAKING_S: Final = 0.3  # of speech for a rate
 _LEAST_VOICED_SHARE: Final = 0.3  # of active frames for a rate: with less, noise is active, or hides syllables
 
@@ -138,8 +138,8 @@ def _active(power: npt.NDArray[np.floating], within_db: float) -> tuple[Mask, fl
 def f0_contour(samples: Samples, hop: int = HOP) -> Array:
     """F0 in Hz of every frame of 46 ms, NaN if unvoiced, for mono samples [n] at 16 kHz.
 
-    Frames are `hop` samples apart, 10 ms by default. Frame i is centred at i hops + 23 ms; in less
-    than 46 ms there is none.
+    Frames are `hop` samples apart, 10 ms by default. Frame i is centred at i hops + 23 ms; less than
+    46 ms have none.
     """
     return _contour_and_band(samples, hop)[0]
 

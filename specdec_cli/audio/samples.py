@@ -14,7 +14,7 @@ from specdec_cli.errors import AudioContentError
 Floats = NDArray[np.float32]
 
 MAX_DURATION_S: Final = 6 * 3600.0
-MISSING_S: Final = 0.5  # missing sound that is reported; less is rounding, padding, or a tail of no importance
+MISSING_S: Final = 0.5  # least missing sound that is reported; less is rounding or padding
 BLOCK_SAMPLES: Final = 1 << 18
 STREAMED: Final = 0x7FFFF000
 """Sizes from here on declare nothing: writers into a pipe write 0x7fffffff less a header, 0x80000000 or 0xffffffff."""
@@ -39,7 +39,7 @@ class OpenedSound:
     after_s: Callable[[float], float] = lambda _: 0.0  # seconds read -> seconds of sound that may follow in the file
 
     def missing(self, read_s: float | None) -> Iterator[str]:
-        """Yields what is damaged, or was not read of what the header declares, in words.
+        """Yields sentences on damage, and on sound that the header declares and that was not read.
 
         `read_s` is the end of the sound that decodes, seconds; None: it was not read to its end.
         """

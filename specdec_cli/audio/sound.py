@@ -102,7 +102,7 @@ class Sound:
             yield np.stack([one.resample_chunk(np.zeros(0, np.float32), last=True) for one in resamplers], axis=1)
 
     def missing(self) -> Iterator[str]:
-        """Yields what is damaged, and after a pass to the end what is missing; see `OpenedSound.missing`."""
+        """Yields sentences on damage, and after a pass to the end on missing sound; see `OpenedSound.missing`."""
         return self.source.missing(self.ended_s if self.exhausted else None)
 
     def _decoded(self) -> Iterator[Floats]:
@@ -133,7 +133,7 @@ class ChannelLevels:
         self._products = np.zeros((source.channels, source.channels))
 
     def add(self, block: Floats) -> None:
-        """Counts samples [n, channels]; those of a single channel are of no interest."""
+        """Adds samples [n, channels]; those of a single channel are ignored."""
         if len(self._sums) < 2 or not len(block):
             return
         self._frames += len(block)
@@ -152,7 +152,7 @@ class ChannelLevels:
 
     @property
     def silent(self) -> tuple[int, ...]:
-        """The channels of which nothing can be heard beside the loudest one, but clicks or steady noise; 0-based."""
+        """The channels that are silent beside the loudest one, apart from clicks and steady noise; 0-based."""
         powers = np.sort(np.concatenate(self._powers), axis=0)
         loudness = powers[-_CLICK:].min(axis=0, initial=np.inf)  # NaN is refused later
         is_steady = loudness < _STEADY * powers[len(powers) // 2] if len(powers) > 2 * _CLICK else loudness < 0

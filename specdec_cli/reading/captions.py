@@ -1,4 +1,4 @@
-"""Where a caption ends (before the first sentence for the listener), and what makes a text no description.
+"""Where a caption ends (before the first sentence for the listener), and which texts are not descriptions.
 
 Instruction-tuned models close a description with an offer, a question back or an invented turn of the user's. Such a
 sentence is found by its form: a second person, an offer or a wish, a question, the name of a turn. A sentence that
@@ -115,7 +115,7 @@ def description_end(text: str, *, finished: bool = False) -> int | None:
 
 
 def settled(text: str) -> str:
-    """The part of an unfinished text that `caption_of` keeps of every continuation: all but its last sentence.
+    """The part of an unfinished text that `caption_of` keeps in every continuation: all but its last sentence.
 
     Empty as long as no sentence describes, since an offer may follow, of which nothing is kept.
     """
@@ -139,13 +139,13 @@ def sentences_of(text: str) -> list[str]:
 
 @lru_cache(maxsize=256)  # a text is judged after every token, and all sentences but its last stay what they are
 def _for_listener(sentence: str, *, first: bool, complete: bool) -> bool:
-    """Whether a sentence is for the listener, by its form; `complete`: nothing more of it may come.
+    """Whether a sentence is for the listener, by its form; `complete`: the sentence has ended.
 
     If nothing before it describes (`first`), only a plain offer or question ends it, and no refusal.
     """
     if TURN.search(sentence):
         return True
-    if not complete:  # what could yet follow changes nothing of an offer
+    if not complete:  # an offer stays one, whatever follows
         return not first and OFFERS.search(sentence) is not None
     if BARE_TURN.search(sentence):
         return True
@@ -171,7 +171,7 @@ def language_of(text: str) -> str | None:
 
 
 def refuses(text: str) -> bool:
-    """Whether a text, or what there is of it, refuses in one of its first sentences, before any that describes."""
+    """Whether a text, finished or not, refuses in one of its first sentences, before any that describes."""
     return _refusal(text) is not None
 
 

@@ -110,7 +110,7 @@ DENIED: Final = _one_of(
     r"(?:没有|没|无)[^，。,.]*",
     r"\b(?:no|not|any|without)\b[^.,;，。]*|n't\b[^.,;，。]*",
 )
-"""What states nothing of the speaker."""
+"""Sentences that state nothing about the speaker."""
 
 CONTRASTS: Final = _one_of(r"但|不过|\b(?:but|though|yet)\b")
 """What may follow a refusal before a description."""

@@ -78,7 +78,7 @@ def event(name: str, **fields: object) -> None:
 
 
 def refusal_of(error: BaseException) -> ApiError:
-    """The API's error for an error that ends a request, with specdec's sentence and hint. Logs that of a model."""
+    """The API's error for an error that ends a request, with specdec's sentence and hint. Logs errors of models."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, HTTPException):

@@ -1,4 +1,4 @@
-"""What a request waits for in the event loop: its body, its work in threads, and its client, who may leave."""
+"""Awaitables of a request: its body, its work in threads, and its client's leaving."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Body:
         self._bodies, self._size, self.content = bodies, 0, bytearray()
 
     def count(self, size: int) -> None:
-        """Counts `size` bytes instead of those so far. Raises HTTPException if they are too many."""
+        """Reserves `size` bytes in place of those so far. Raises HTTPException if they are too many."""
         self._bodies.held += size - self._size
         self._size = size
         limits = self._bodies.limits
@@ -38,7 +38,7 @@ class Body:
 
 
 class Bodies:
-    """Reads the bodies of requests within a budget of memory. For the event loop alone."""
+    """Reads the bodies of requests within a budget of memory. Used in the event loop only."""
 
     def __init__(self, limits: ServeLimits) -> None:
         self.limits, self.held = limits, 0  # bytes

@@ -1,4 +1,4 @@
-"""The JSON object of a caption: its properties, and which of them a request's JSON Schema wants."""
+"""The JSON object of a caption: its properties, and which of them a request's JSON Schema names."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def wanted_properties(schema: Mapping[str, Any], known: Mapping[str, Mapping[str
 
 
 def _allows(schema: object, value: str | list[str] | None, shared: object = None) -> bool:
-    """Whether a value certainly fits a JSON Schema: one with other keywords than these might forbid it.
+    """Whether a value certainly fits a JSON Schema: a schema with other keywords might forbid it.
 
     `shared` are the schemas under `$defs`, which may not refer to others.
     """

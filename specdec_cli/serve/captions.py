@@ -94,7 +94,7 @@ class SoundFile:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a request wants of its recording."""
+    """The options of a request for its recording."""
 
     file: SoundFile
     is_long: bool

@@ -68,7 +68,7 @@ class ChatCompletion(BaseModel):
 
 
 class Completion:
-    """The answer to a request so far. `wanted` are the properties of a JSON object; none: the caption as text."""
+    """The answer to a request so far. `wanted` are the properties of a JSON object; empty: the caption as text."""
 
     def __init__(self, asked: ChatRequest, mode: Mode, wanted: tuple[str, ...], writer: Processor) -> None:
         self._asked, self._wanted, self._writer = asked, wanted, writer

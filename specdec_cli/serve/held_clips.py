@@ -36,7 +36,7 @@ class HeldClip:
         self.written = text, (*given, *(True for _ in text[len(given) :]))
 
     def learn(self) -> None:
-        """Counts the text for the guesses of later clips."""
+        """Adds the text to the guesses of later clips."""
         self.verifier.scores.learn(*self.written)
 
 

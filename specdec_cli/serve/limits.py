@@ -25,11 +25,11 @@ class ServeLimits:
     sessions: int = 64  # clips held at a time
     memory_bytes: int = 4 << 30  # of their keys, values and features
     clip_s: float | None = None  # longest clip; None: the model's window
-    idle_s: float = 120.0  # a clip without a request for so long is forgotten
+    idle_s: float = 120.0  # time after which a clip without a request is forgotten
     body_bytes: int = 32 << 20  # of one request
     bodies_bytes: int = 256 << 20  # of all requests that are being received or answered
     body_s: float = 20.0  # longest wait for the body of a request
-    unread_s: float = 60.0  # longest wait for a client to read what it was sent
+    unread_s: float = 60.0  # longest wait for a client to read its answer
     recording_s: float = 3600.0  # longest recording to caption, if `clip_s` is None
     waiting: int = 64  # recordings that wait beside those that are being captioned
     text_tokens: int = 1024  # of a caption
@@ -45,8 +45,8 @@ class ServeLimits:
 class ClipBounds:
     """The tensors of a clip of this model, and their largest sizes and integers, measured on a test sound.
 
-    `require` refuses others. Whether ids and features fit each other shows in the model's forward; if that fails, `fit`
-    says whether the clip is to blame.
+    `require` refuses others. The model's forward fails if ids and features do not fit each other; then `fit` tells a
+    wrong clip from a failure of the model.
     """
 
     def __init__(self, processor: Processor, longest_s: float) -> None:

@@ -37,7 +37,7 @@ SETTABLE: Final = frozenset(
         *(f"audio.{name}" for name in SECTIONS["audio"].model_fields if name != "strict"),
     }
 )
-"""Settings that a request may change: none of models, devices, files, addresses or tokens."""
+"""Settings that a request may change; models, devices, files, addresses and access tokens are not among them."""
 
 _MOST_SIGNS: Final = 1 << 15  # commas and brackets of a body: a value of its JSON takes up to a kB
 _MARK: Final = b"\xef\xbb\xbf"  # a byte order mark, which some editors put before a text
@@ -209,7 +209,7 @@ class ChatRequest(Lenient):
     def read(cls, body: bytes | bytearray) -> ChatRequest:
         """The request in a body. Raises ApiError, which names the first field that is not taken.
 
-        A wrong body costs no more than its size: its values are few, and each list ends at its first wrong item.
+        A wrong body costs no more than its size: its values are few, and reading a list ends at its first wrong item.
         """
         try:
             require_few(body, _MOST_SIGNS)
@@ -301,14 +301,14 @@ class ChatRequest(Lenient):
         return {name: text for name, lines in found.items() if (text := "\n".join(lines).strip())}
 
     def left_out(self) -> list[str]:
-        """Sentences about what the caption takes no notice of."""
+        """Sentences about fields that do not change the caption."""
         found = ["The tools were left out: a caption calls none."] if self.tools else []
         if any(isinstance(message, Earlier) for message in self.messages):
             found.append("Earlier answers were left out: a caption describes one recording.")
         return found
 
     def wanted(self, known: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-        """The properties of the JSON object that the request wants, all of them `known`; none: the caption as text.
+        """The properties of the JSON object that the request names, all of them `known`; empty: the caption as text.
 
         Raises ApiError if the object could break the given schema.
         """

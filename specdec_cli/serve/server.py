@@ -134,7 +134,7 @@ def serve_configured(
             running.should_exit = running.should_exit or interrupts.asked()
 
         running.config.callback_notify = notice  # a signal may come before uvicorn handles them
-        bound.listen()  # from here on connections are taken, and answered in a moment
+        bound.listen()  # from here on connections are accepted; answers follow soon
         event("ready", url=url, host=place.host, model=model, captions=modes, token=token is not None)
         try:
             running.run(sockets=[bound])

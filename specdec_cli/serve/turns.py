@@ -14,7 +14,7 @@ _FEW: Final = 256  # clients whose turns are remembered
 class Turns:
     """A number of places for work at a time. Clients take turns, however much work each of them has.
 
-    For the event loop alone.
+    Used in the event loop only.
     """
 
     def __init__(self, places: int) -> None:

@@ -1,4 +1,4 @@
-"""Verifies blocks of the clips that remote edges have sent. Calls block; many threads make them.
+"""Verifies blocks of the clips that remote edges have sent. Calls are blocking, and made from many threads.
 
 Each clip is held as a session of the model with its cache.
 """
