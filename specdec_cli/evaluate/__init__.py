@@ -1,1 +1,1 @@
-"""How good captions are, and what they cost. Shares lie between 0 and 1; text scores (BLEU, chrF ...) up to 100."""
+"""How good captions are, and what they cost. Shares are between 0 and 1; text scores (BLEU, chrF ...) up to 100."""

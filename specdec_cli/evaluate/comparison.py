@@ -122,7 +122,7 @@ def _clip(runs: PairedClip, reference: Reference | None, lexicon: Lexicon, langu
 
 
 def _drawn(speakers: Sequence[str | None]) -> Iterator[str]:
-    """What intervals miss where references name the speakers of some clips alone, or a single speaker."""
+    """A caution about intervals if references name the speakers of some clips only, or a single speaker."""
     unnamed = speakers.count(None)
     if len(speakers) > 1 and not unnamed and len({*speakers}) == 1:
         yield ONE_SPEAKER

@@ -33,9 +33,9 @@ _COSTS: Final[dict[str, tuple[str, Written]]] = {
 }
 """Field of `ModeFigures` -> its label, and how it is written."""
 _COMPARED: Final = ("total_s", "ttft_ms", "forwards_cloud")
-"""Of these the ratios to the baselines are shown as well; the others' say the same."""
+"""The ratios of these to the baselines are shown as well; those of the others are nearly the same."""
 _SUMMARY: Final = ("total_s", "ttft_ms", "escalation_rate", "clips_woken", "cloud_time", "network_s", "degraded")
-"""What the terminal shows of costs; the page has all of it."""
+"""The costs that the terminal shows; the page has all."""
 _TEXTS: Final = {"bleu": "BLEU", "chrf": "chrF", "rouge_l": "ROUGE-L"}
 _LEADING: Final[dict[str, tuple[str, str] | None]] = {
     "heard, right": ("references", "heard"),

@@ -53,7 +53,7 @@ def measure_gap(
 
     `closed` is 0 if the hybrid is no better than the edge, 1 if it is as good as the cloud, and above 1 if it is
     better. A ratio has no useful interval if its denominator may be 0. So `closed` is given only if the interval of the
-    gap lies above 0, and the few resamples without a gap are left out of its interval.
+    gap is above 0, and the few resamples without a gap are left out of its interval.
 
     Args:
         edge, hybrid, cloud: 1 or 0 (or any score, higher is better) of each clip and attribute, [clips] or

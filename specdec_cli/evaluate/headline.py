@@ -1,4 +1,4 @@
-"""What a comparison comes to, in sentences; none reports a difference whose interval includes 0."""
+"""The result of a comparison in sentences; none reports a difference whose interval includes 0."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def parse_modes(text: str) -> tuple[Mode, ...]:
 
 
 def richest(modes: Collection[Mode]) -> Mode:
-    """The mode that uses most settings: whatever a user sets must make sense in this one.
+    """The mode that uses most settings. The user's settings are checked in this one.
 
     Where edge-only and cloud-only alone are compared it is cloud-only, which uses neither a gate nor a rule.
     """

@@ -120,7 +120,7 @@ def _track(runs: Mapping[Mode, Transcript | None]) -> int:
 def _clip(
     clip: ClipComparison, runs: Mapping[Mode, Transcript | None], sound: ClipSound | str, lexicon: Lexicon
 ) -> dict[str, Any]:
-    """What the page's script draws of a clip."""
+    """The data from which the page's script draws a clip."""
     heard = sound if isinstance(sound, ClipSound) else None
     return clip.model_dump(mode="json") | {
         "name": PurePath(clip.file).name or clip.file,

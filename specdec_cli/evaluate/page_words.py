@@ -85,7 +85,7 @@ def of_round(run: Transcript, round_: Round) -> str:
 
 
 def _figure(run: Transcript, round_: Round) -> list[str]:
-    """What the gate looked at; the largest entropy where it decided nothing, and nothing where nothing was drafted."""
+    """The gate's figure; the largest entropy if no gate decided, and nothing if nothing was drafted."""
     gate, threshold = run.settings.get("gate"), run.settings.get("wake" if round_.waking else "threshold")
     if threshold is not None and round_.gate_values:
         below = gate in LOW_IS_UNSURE

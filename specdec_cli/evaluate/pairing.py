@@ -9,14 +9,14 @@ from specdec_cli.transcript.records import Transcript, TranscriptHead
 from specdec_cli.types import Mode
 
 ClipKey = tuple[str, tuple[float, float | None, int | None] | None]
-"""What one clip is: the SHA-256 of its recording, and start, end (s) and channel in it; None for the whole of it."""
+"""The key of a clip: the SHA-256 of its recording, and start, end (s) and channel in it; None for the whole of it."""
 
 PairedClip = dict[Mode, Transcript]
 """One clip: its transcript in each mode."""
 
 
 def clip_key(clip: TranscriptHead) -> ClipKey:
-    """The clip of a transcript; a recording that could not be read is known by its path."""
+    """The clip of a transcript; a recording that could not be read is identified by its path."""
     place = None if clip.start_s is None else (clip.start_s, clip.end_s, clip.channel)
     return clip.sha256 or clip.file, place
 

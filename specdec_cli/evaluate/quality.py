@@ -1,6 +1,6 @@
 """How good each mode's captions are, against references and the cloud's captions, and how much of the gap it closes.
 
-A caption that names no class of an attribute counts as wrong, never as left out. A clip whose true class is not known
+A caption that names no class of an attribute is wrong, and not left out. A clip whose true class is not known
 is left out.
 """
 

@@ -1,4 +1,4 @@
-"""What a comparison found: the object that `specdec compare --json` prints.
+"""The result of a comparison: the object that `specdec compare --json` prints.
 
 Every figure is over the clips that all compared modes captioned, so that modes are paired clip by clip. A figure that
 was not measured, or means nothing for its mode, is null, never 0.
@@ -18,13 +18,17 @@ from specdec_cli.transcript.records import Models, Text
 from specdec_cli.types import Flag, Interval, Mode
 
 Basis = Literal["references", "cloud"]
-"""What a quality figure is measured against: what people wrote, or the captions of the cloud alone."""
+"""The reference of a quality figure: texts and classes by people, or the captions of the cloud alone."""
 
 GapMeasure = Literal["heard", "emotion", "measured", "chrf", "captions", "labels"]
-"""What quality is: the mean, over the attributes that only a listener can name (voice, emotion ...), of the share of
-clips whose caption names the right class; that share of emotion alone; the same mean over the attributes that an
-instrument measures (pitch, range, volume, pauses, rate); the mean over clips of chrF, 0 to 1; the share of captions
-that equal the cloud's word for word; or of classes that do. What is measured and what is heard is never averaged."""
+"""The measures of quality.
+
+heard: the mean, over the attributes that only a listener can name (voice, emotion ...), of the share of clips whose
+caption names the right class; emotion: that share of emotion alone; measured: the same mean over the attributes that an
+instrument measures (pitch, range, volume, pauses, rate). What is measured and what is heard is never averaged. The
+others are the mean of chrF over clips, 0 to 1; the share of captions that equal the cloud's word for word; and the
+share of classes that do.
+"""
 
 MEASURES: Final[Mapping[tuple[Basis, GapMeasure], tuple[str, str]]] = {
     ("references", "heard"): ("Heard attributes named right", "heard"),
@@ -207,7 +211,7 @@ class Comparison(Figures):
     )
 
     def stated_gaps(self) -> list[Gap]:
-        """The gaps that sentences go by: against references if there are any."""
+        """The gaps for the sentences: against references if there are any."""
         return [gap for gap in self.gaps if gap.basis == "references"] or self.gaps
 
     def same_as_cloud(self, mode: Mode) -> bool:

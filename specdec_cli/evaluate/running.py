@@ -88,7 +88,7 @@ class StoredRuns(Journal[Transcript]):
         return any(run.error is None for run in self._runs[clip, mode])
 
     def refused(self, clip: ClipKey, mode: Mode) -> bool:
-        """Whether a recording is known to be broken; the same bytes would fail again."""
+        """Whether a recording failed before in a way that the same bytes would fail again."""
         return any(run.error is not None and run.error.type in _FINAL for run in self._runs[clip, mode])
 
     def of(self, recordings: Sequence[InputFile]) -> list[Transcript]:
@@ -125,7 +125,7 @@ class Runner:
         """Takes all steps. The error of a recording is kept as its transcript, and the next recording is captioned.
 
         Raises:
-            TranscriptError: a transcript cannot be written, which the next one would not change.
+            TranscriptError: a transcript cannot be written.
         """
         for recording in recordings:
             if recording.error is not None:
@@ -169,7 +169,7 @@ class Runner:
 def _warm_up(steps: Sequence[Step], captioners: Mapping[Mode, Captioner]) -> None:
     """Captions the first recording that can be captioned once in every mode, and keeps nothing of it.
 
-    A first run allocates memory and picks kernels; that would be charged to whichever mode comes first.
+    A first run allocates memory and picks kernels; its time would be added to the mode that comes first.
     """
     for recording in dict.fromkeys(recording for recording, _ in steps):
         with suppress(SpecdecError):

@@ -48,7 +48,7 @@ def describe(texts: Collection[str], lexicon: Lexicon, language: Language) -> bo
 
 
 def in_another_language(references: Iterable[Reference | None], language: Language) -> list[str]:
-    """A sentence on how many references have texts in another language alone; none if there are no such references."""
+    """A sentence on how many references have texts in another language only; empty if there are none."""
     others = sum(bool(each and each.texts and not each.texts_in(language)) for each in references)
     if not others:
         return []

@@ -1,1 +1,1 @@
-"""Transcripts in the formats of other tools: annotation tiers, subtitles, speaker turns, tables, text files."""
+"""Transcripts in the formats of other tools: annotation tiers, subtitles, tables, pictures."""

@@ -19,7 +19,7 @@ _Item = TypeVar("_Item")
 _WITHOUT: Final = ("speaker", "agrees", "score")
 """Kinds of columns without a tier: a speaker has tiers of all others, and the rest are too many to work with."""
 _EMPTY: Final = "…"
-"""Stands for an empty caption: an interval without a label would be a gap."""
+"""The label of an empty caption: an interval without a label would be a gap."""
 _TEMPLATES: Final = Environment(
     loader=PackageLoader("specdec_cli", "export"), autoescape=lambda name: name == "eaf.xml.j2", trim_blocks=True
 )

@@ -15,10 +15,10 @@ SUFFIXES: Final[Mapping[ExportFormat, str]] = {name: f".{name}" for name in FORM
 
 
 def format_of(target: Path) -> ExportFormat | None:
-    """The format of a file by the ending of its name; None: the ending is of no format."""
+    """The format of a file by the ending of its name; None for other endings."""
     return next((name for name, suffix in SUFFIXES.items() if target.suffix.lower() == suffix.lower()), None)
 
 
 def takes_several(name: ExportFormat) -> bool:
-    """Whether one file of a format is of several recordings."""
+    """Whether one file of a format holds several recordings."""
     return name == "csv"

@@ -1,4 +1,4 @@
-"""A folder of exported files: what specdec wrote there is brought up to date, all else is left alone."""
+"""A folder of exported files: files by specdec are brought up to date, all others are left alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Written:
     problems: list[SpecdecError] = field(default_factory=list)
 
     def add(self, write: Callable[[], None], folder: Path | None = None) -> None:
-        """Counts the file that `write` writes to a folder, which is created; else keeps the error."""
+        """Adds the file that `write` writes to a folder, which is created; else keeps the error."""
         try:
             if folder is not None:
                 with writing(folder):

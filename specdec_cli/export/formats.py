@@ -1,4 +1,4 @@
-"""The formats by name, and exporting transcripts to them. What writes a format is imported when it is written."""
+"""The formats by name, and exporting transcripts to them. The writer of a format is imported when it is used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Writer = Callable[[CaptionedRecording, Path], str | bytes]
 def export(stored: Stored, formats: Sequence[ExportFormat], folder: Path, targets: Targets) -> Written:
     """Writes transcripts in other formats: a CSV named after the transcripts, of other formats a file per recording.
 
-    What may not be replaced in the folder is left alone.
+    Files that may not be replaced are left alone.
 
     Raises:
         TranscriptError: the transcripts cannot be read, or the folder cannot be written at all.
@@ -104,7 +104,7 @@ def _table(stored: Stored) -> str:
 
 
 def _writer(name: ExportFormat, recordings: Sequence[CaptionedRecording]) -> _Writer:
-    """What writes a format with a file per recording, for recordings that are exported together."""
+    """The writer of a format with a file per recording, for recordings that are exported together."""
     if name in ("srt", "vtt"):
         from specdec_cli.export import subtitles
 

@@ -62,7 +62,7 @@ def _spoken(recording: CaptionedRecording) -> list[CaptionedPiece]:
 
 
 def _marked(piece: CaptionedPiece) -> str:
-    """The caption with its flags, and a mark where the edge wrote on without the cloud."""
+    """The caption with its flags, and a mark if it is degraded."""
     flags = [piece.details.get("flags", ""), "degraded" if piece.line.head.degraded else ""]
     return marked(piece.caption, " ".join(filter(None, flags)))
 

@@ -1,7 +1,7 @@
 """Calibration: a temperature per model and attribute, so that of classes given 70%, 70% are right.
 
 A class of probability p gets p^(1/T), scaled so that all classes keep their sum (temperature scaling: Guo et al. 2017).
-T above 1 makes a model that is too sure less so. The likeliest class stays the likeliest. The mini pair's temperatures
+T above 1 lowers probabilities that are too high. The likeliest class stays the likeliest. The mini pair's temperatures
 are shipped; those of a user, in `judging.temperatures`, hold for both models.
 """
 

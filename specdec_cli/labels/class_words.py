@@ -4,7 +4,7 @@ A word that goes with a noun names the class of its noun, if that stands before 
 Before its noun ("low") it may name one of every attribute that it goes with. A phrase also begins within a word: 大
 begins 大小适中, "mod" begins "moderately paced".
 
-A model of fixed wording says of its words what they mean, in `specdec_words` of its config.json.
+A model of fixed wording lists the meaning of its words in `specdec_words` of its config.json.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Units:
 
 
 class ClassWords:
-    """Finds the classes that tokens name. Answers are kept, since captions name the same few things.
+    """Finds the classes that tokens name. Results are cached, since captions repeat each other.
 
     Args:
         lexicon: has the phrases.
@@ -184,7 +184,7 @@ class ClassWords:
         return self._lexicon.last(row[: end.start], language).start == end.start
 
     def _fixed_wording(self, row: Steps, language: Language) -> Naming | None:
-        """What the fixed word at the end of a row names; None if there is no such word."""
+        """The class that the fixed word at the end of a row names; None if there is no such word."""
         ends = (row[-size:] for size in range(1, min(len(row), _LONGEST) + 1))
         return next((self._fixed[language, end] for end in ends if (language, end) in self._fixed), None)
 

@@ -65,7 +65,7 @@ class Ending:
 
 
 class Caption:
-    """A caption's units, the known phrases in it, and everything that they name, denied or not."""
+    """A caption's units, the known phrases in it, and everything that they name, negated or not."""
 
     def __init__(self, text: str, vocabulary: Vocabulary, rules: Mapping[str, Attribute], language: Language) -> None:
         self._row, self._rules, self._language = units(text)[:LONGEST], rules, language
@@ -82,7 +82,7 @@ class Caption:
                 self._named += [Reading(name, *named, word) for name, named in word.meaning.alone.items()]
 
     def readings(self) -> list[Reading]:
-        """The classes that nothing denies, the opposites of those denied, and those of denied nouns ("no pauses")."""
+        """Classes that are not negated, opposites of those that are, and classes of negated nouns ("no pauses")."""
         denied = set()
         for reading in self._named:
             word, yields = reading.mention, self._rules[reading.attribute].yields

@@ -1,4 +1,4 @@
-"""What a text claims of the sound of its clip, beside the measured figures, and the tokens that the sound bans.
+"""The claims of a text about the sound of its clip, the measured figures, and the tokens that the sound bans.
 
 A claim is a class of an attribute for which the lexicon has limits of a measured figure (`Lexicon.claims`).
 """
@@ -27,7 +27,7 @@ class Grounding:
     """One clip's claims and bans, beside its sound, which is measured once: when needed, or by `begin`.
 
     Args:
-        lexicon: which words claim what.
+        lexicon: which words make which claims.
         language: of the caption.
         measure: measures the sound.
         words: finds the classes that tokens name; None: the sound bans nothing.
@@ -72,14 +72,14 @@ class Grounding:
         return self._labels[caption]
 
     def claims(self, caption: str) -> tuple[Claim, ...]:
-        """What a caption claims of the sound, beside the figures."""
+        """The claims of a caption about the sound, with the figures."""
         return self.lexicon.claims(self.labels(caption), self.measured)
 
     def banned(self, text: Sequence[int], likeliest: Candidates) -> frozenset[int]:
         """Which of the likeliest tokens after `text` the sound bans.
 
         A token is banned if all classes that it may come to name are new to the text and contradict the sound, and if
-        there is an answer: a token, of a probability of at least `LEAST_FITTING`, that can only name classes of the
+        there is a replacement: a token of a probability of at least `LEAST_FITTING` that can only name classes of the
         same attributes that the sound allows.
         """
         if (words := self.words) is None:
@@ -97,7 +97,7 @@ class Grounding:
         )
 
     def contradicts(self, text: Sequence[int], token: int) -> bool:
-        """Whether the sound bans a token after `text` where there is an answer, be it as likely as it may."""
+        """Whether the sound bans a token after `text` if there is a replacement of any probability."""
         if self.words is None or not self.words.touches(token):
             return False
         _, allowed, is_new = self._judged(self.words, tuple(text), token)

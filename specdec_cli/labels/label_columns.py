@@ -51,7 +51,7 @@ def unread_words(columns: Columns, attribute: str, lexicon: Lexicon) -> str | No
 
 
 def decided(votes: Sequence[Vote]) -> Vote:
-    """What most of the votes name, with the first word for it; a tie names no class."""
+    """The class that most votes name, with the first word for it; a tie names no class."""
     (first, most), *others = Counter(class_ or word for class_, word in votes).most_common(2)
     if others and others[0][1] == most:
         return None, TIE

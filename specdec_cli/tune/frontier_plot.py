@@ -31,8 +31,8 @@ def frontier(points: Sequence[TunedPoint], gap: Interval, *, what: str, title: s
     colour and a sign, and are joined.
 
     Args:
-        gap: what the cloud alone is better by than the edge alone.
-        what: it is measured in, in words.
+        gap: by how much the cloud alone is better than the edge alone.
+        what: its unit, in words.
         kind: one of `picture.KINDS`.
     """
     return picture(lambda figure: _draw(figure, points, gap, what, title), kind, title)

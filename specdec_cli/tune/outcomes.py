@@ -1,4 +1,4 @@
-"""What settings did with clips: quality of the captions, 0 to 1, and costs; and the result of a tuning."""
+"""The outcomes of settings: quality of the captions, 0 to 1, and costs; and the result of a tuning."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class CaptionQuality:
         self.classes, self._figures = classes, figures
 
     def require_references(self) -> None:
-        """Raises ConfigError if the references are of no clip, or name no class and describe none."""
+        """Raises ConfigError if the references match no clip, or have neither classes nor descriptions."""
         if not self._references:
             hint = "Look at the column that names the files (--column file=NAME), or leave the references out."
             raise ConfigError("No reference is of any of the recordings.", hint=hint)
@@ -91,7 +91,7 @@ class CaptionQuality:
     def notes(self) -> list[str]:
         """Which attributes are not judged, in a sentence."""
         names = ", ".join(self.left_out)
-        return [f"not counted: {names}. The sound decides them without the cloud"] if names else []
+        return [f"not judged: {names}. The sound decides these without the cloud"] if names else []
 
     def speakers(self, traces: Sequence[Trace]) -> list[str | None]:
         """The speaker of each clip; None where the references name none."""
@@ -110,7 +110,7 @@ class TunedPoint(Candidate):
 
     spent: Mapping[Cost, float | None]  # share of each cost, 0 to 1; None where it was not measured
     gain: Interval  # quality - that of the edge alone, paired by clip
-    gap_closed: Interval | None  # share of the distance from edge to cloud; None: the two are not measurably apart
+    gap_closed: Interval | None  # share of the distance from edge to cloud; None: the two do not differ measurably
     at_costs: list[AtCost]
     quality: float  # mean of the figure that the gap is taken in, 0 to 1
     escalations_per_clip: float  # unlike a rate, it does not depend on the size of blocks
@@ -144,7 +144,7 @@ class Tuning(Figures):
 
     @property
     def of(self) -> str:
-        """What quality is measured in, in few words."""
+        """The unit of quality, in few words."""
         if self.measure != "labels":
             return "chrF" if self.measure == "texts" else "chrF with the cloud's"
         return self.attributes[0] if len(self.attributes) == 1 else f"mean of {len(self.attributes)} attributes"
@@ -177,7 +177,7 @@ class Baselines:
 
 @dataclass(frozen=True, slots=True)
 class SettingOutcome:
-    """What a setting did with each of n clips, by replays or by real runs."""
+    """The outcome of a setting on each of n clips, by replays or by real runs."""
 
     candidate: Candidate
     quality: Values  # figures per clip [n, attributes], NaN where no reference has any
@@ -245,7 +245,7 @@ def confirmed(
     runs: Sequence[Transcript],
     alone: Sequence[Transcript],
 ) -> SettingOutcome:
-    """What a candidate did with clips by its runs, beside those of cloud-only."""
+    """The outcome of a candidate by its runs, compared with those of cloud-only."""
     texts = [tuple(id_ for round_ in run.rounds for id_ in round_.committed_ids) for run in runs]
     rows = [
         (len(run.rounds), sum(each.escalated for each in run.rounds), run.woken, cloud_ms(run), cloud_ms(cloud))

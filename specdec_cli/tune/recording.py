@@ -35,7 +35,7 @@ from specdec_cli.transcript.shared import SUGGESTED, differing
 
 _RECORDING: Final = b'{"recording"'
 _Step = tuple[str, str, Callable[[], "Trace | Transcript"]]
-"""What is shown, the recording, and what makes a line of the journal."""
+"""The text to show, the recording, and the function that makes a line of the journal."""
 _SHAPING: Final = (
     *("max_new_tokens", "min_new_tokens", "sentences", "repetition_penalty", "no_repeat_ngram", "loop_period"),
     *("stop_strings", "closing", "system", "sound", "lexicon", SUGGESTED),
@@ -43,7 +43,7 @@ _SHAPING: Final = (
 
 
 class Track(Figures):
-    """One text, with what both models predict at each of its n positions."""
+    """One text, with the predictions of both models at each of its n positions."""
 
     ids: tuple[int, ...] = Field(description="the text")
     edge: tuple[TokenEvidence, ...] = Field(description="the edge's likeliest token after the text so far [n]")
@@ -89,7 +89,7 @@ def record(captioner: Captioner, path: str) -> Trace:
 
 
 def setup_of(captioner: Captioner) -> dict[str, object]:
-    """What a recording depends on beside the clip: models, prompt, and the settings that shape a greedy text."""
+    """All that a recording depends on but the clip: models, prompt, and the settings that shape a greedy text."""
     config, settings = captioner.config, captioner.shared.settings
     return {
         "models": captioner.shared.models.model_dump(),
@@ -196,7 +196,7 @@ class StoredRecordings(Journal[Trace | Transcript]):
         """Adds the lines that steps make. The error of a step is shown, and the next step is taken.
 
         Raises:
-            TranscriptError: a line cannot be written, which the next step would not change.
+            TranscriptError: a line cannot be written.
         """
         watch.begin(len(steps))
         for what, file, make in steps:

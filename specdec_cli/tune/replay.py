@@ -1,9 +1,9 @@
-"""Settings, and what each would do with a recorded clip.
+"""Settings, and the replay of each on a recorded clip.
 
 A recording holds two texts because a gate changes the text that follows. A hybrid run starts on the edge's text and
 stays on it, word for word, until the cloud first changes a token; from there it is on the cloud's text until the gate
 first keeps a token that the cloud would have changed. So nearly every block of nearly every hybrid run, whatever its
-gate and k, stands on one of the two.
+gate and k, has one of the two texts before it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Candidate:
 
     @property
     def stop_drafting(self) -> bool:
-        """Whether a block ends with its first unsure token, which saves the edge what follows."""
+        """Whether a block ends with its first unsure token, so that the edge drafts no further."""
         return self.gate in TOKEN_GATES and not self.deferred
 
     @property
@@ -63,7 +63,7 @@ class Candidate:
         )
 
     def replay(self, trace: Trace, seed: int) -> Replayed:
-        """What the setting would do with a clip; the random gate draws for each clip anew."""
+        """The replay of the setting on a clip; the random gate draws for each clip anew."""
         gate = Gate(
             self.gate,
             self.threshold,
@@ -98,7 +98,7 @@ def candidates(
 
 
 def _thresholds(traces: Sequence[Trace], name: GateName, k: int | None, rates: Sequence[float]) -> Sequence[float]:
-    """The thresholds that separate the most doubtful blocks, each once; `k` None: a clip's first deferred draft."""
+    """The thresholds that separate the least certain blocks, each once; `k` None: a clip's first deferred draft."""
     gate, size, deferred = Gate(name), k or MOST_DEFERRED, k is None
     figures = []
     for trace in traces:
@@ -112,7 +112,7 @@ def _thresholds(traces: Sequence[Trace], name: GateName, k: int | None, rates: S
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a setting would have done with a clip; exact where the run never leaves the recorded texts."""
+    """The replay of a setting on a clip; exact where the run never leaves the recorded texts."""
 
     ids: tuple[int, ...]
     rounds: int
@@ -162,7 +162,7 @@ def replay(trace: Trace, gate: Gate, k: int, *, defer: bool = False) -> Replayed
 
 
 def _agreement(drafted: Sequence[TokenEvidence], ids: Sequence[int]) -> int:
-    """How many tokens from the first of a block are those of a text, which is at least as long."""
+    """Number of tokens at the start of a block that equal those of a text, which is at least as long."""
     return next((index for index, token in enumerate(drafted) if token.id != ids[index]), len(drafted))
 
 

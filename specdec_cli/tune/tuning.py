@@ -104,7 +104,7 @@ def config_file(config: Config, found: Tuning, weights: Mapping[str, str | None]
 
 
 def clips_needed(difference: Interval | None, clips: int) -> int | None:
-    """How many recordings would roughly show a difference, in two digits; None: the difference is 0 or below.
+    """Estimated number of recordings that show a difference, in two digits; None: the difference is 0 or below.
 
     The interval of a mean narrows with the root of the number of clips, which leaves it just above 0 here.
     """
@@ -123,7 +123,7 @@ def _dearer(points: Sequence[TunedPoint], plan: TuningPlan) -> list[tuple[float,
 
 
 def _reason(plan: TuningPlan, needed: int | None, points: Sequence[TunedPoint]) -> str:
-    """Why nothing is recommended, and what would be enough."""
+    """Why nothing is recommended, and which budget or number of recordings would be enough."""
     reason = f"No setting within a budget of {plan.cost}={plan.budget:g} is measurably better than the edge alone"
     if dearer := _dearer(points, plan):
         share, label = min(dearer)

@@ -1,4 +1,4 @@
-"""What a tuning tries, on which clips, and what it refuses before any model is loaded."""
+"""The settings and clips of a tuning, and the checks before any model is loaded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TuningPlan:
 
 
 def require_tunable(config: Config, clips: int) -> None:
-    """Raises ConfigError if a tuning of hybrid runs over so many different clips cannot succeed."""
+    """Raises ConfigError if a tuning of hybrid runs over this number of different clips cannot succeed."""
     if config.decoding.sampling:
         raise ConfigError("Tuning compares texts, and sampling leaves no one text.", hint="Use temperature 0.")
     if config.cloud is not None and config.cloud.url is not None:
@@ -43,7 +43,7 @@ def require_tunable(config: Config, clips: int) -> None:
 
 
 def require_clips(clips: int) -> None:
-    """Raises ConfigError for fewer clips than any tuning takes."""
+    """Raises ConfigError for too few clips for any tuning."""
     if clips < FEWEST:
         message = f"Tuning needs at least {FEWEST} clips, and {clips} can be recorded."
         raise ConfigError(message, hint="Name more; a hundred is a good number.")

@@ -45,7 +45,7 @@ def alone(by: CaptionQuality) -> Baselines:
 def test_what_is_heard_decides_and_what_is_measured_decides_alone():
     by = quality(**LABELS)
     assert (by.judged, by.left_out) == (["voice", "emotion"], ["volume"])
-    assert by.notes() == ["not counted: volume. The sound decides them without the cloud"]
+    assert by.notes() == ["not judged: volume. The sound decides these without the cloud"]
     heard, measured = outcome(by, 1, 0.4), outcome(by, 2, 0.1)
     assert (heard.mean, measured.mean) == (1.0, 0.0)
     assert best_of([heard, measured], alone(by), PLAN) is heard
