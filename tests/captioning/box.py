@@ -32,6 +32,9 @@ OTHERS = {
     "table.jsonl": '{"file": "a.wav", "id": "1"}\n',
     "passes.jsonl": '{"recording":1,"file":"a.wav","sha256":"0","setup":{},"edge":{},"cloud":{}}\n',
     "zero.img": "\0" * 9000 + "data",
+    "blank.jsonl": " " * 18_000,
+    "late.jsonl": "\n" * 17_000 + '{"schema":1,"file":"/data/1.wav"}\n',
+    "mine.svg": "<svg><desc>Drawn after one of specdec's</desc></svg>\n",
 }
 """Files of a user. Some look like specdec's own."""
 
@@ -87,7 +90,7 @@ class Box:
         def engine(job: Job, view: View, size: object = None) -> Engine:
             return Engine(job, view, StandIn(job, given, frozenset(fails)), written)
 
-        code, error = None, None
+        code, error, inode = None, None, self.output.stat().st_ino if self.output.is_file() else 0
         asked = [command, "--mode=edge", "-q", *arguments]
         with self._patch.context() as patched, redirect_stderr(errors), redirect_stdout(prints):
             for name in ("batch._Together", "caption._OneByOne"):
@@ -98,6 +101,8 @@ class Box:
             except (SpecdecError, KeyboardInterrupt, Killed) as end:
                 error = end.with_traceback(None)  # whose frames hold the lock of a process that is gone
                 error.__context__ = error.__cause__ = None
+        if not disk.dead and self.output.is_file() and self.output.stat().st_ino != inode:
+            assert disk.synced(self.output), "a file that takes another's place is not on the disk"
         disk.dead = False
         return Ended(code, error, errors.getvalue(), given)
 

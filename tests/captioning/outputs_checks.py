@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from specdec_cli.captioning.tasks import Outcome
 from tests.captioning.box import EXPORTS, OTHERS, OUTPUT, Box, Ended
 from tests.captioning.disk import Killed
-from tests.captioning.outputs_model import Key, Known, Model, pieces
+from tests.captioning.outputs_model import Key, Known, Model, Part, pieces
 from tests.captioning.stand_in import SOUNDS, digest, sound
 
 CAPTION = re.compile(r"[0-9a-f]{8} from [0-9.]+ s with \w+\.")
@@ -30,6 +30,7 @@ class CheckedOutputs(RuleBasedStateMachine):
         orphans: those of them that specdec wrote without knowing it any more.
         litter: what runs left that were killed.
         trusted: whether the list of what specdec wrote is its own.
+        captioned_rows: those of the last run.
         tidy: whether the last run came to its end, so that no line is left that others replace.
     """
 
@@ -43,6 +44,7 @@ class CheckedOutputs(RuleBasedStateMachine):
         self.litter: set[str] = set()
         self.trusted = self.tidy = True
         self.edits = 0
+        self.captioned_rows: dict[str, tuple[str, Part]] | None = None
 
     def teardown(self) -> None:
         self.patch.undo()

@@ -23,6 +23,11 @@ class Known:
     captions: dict[float, str] = field(default_factory=dict)  # by start, seconds
 
 
+def within(content: str, part: Part) -> Part:
+    """A part of a recording, which it may not have to its end."""
+    return part and (part[0], min(part[1], len(SOUNDS[content])))
+
+
 def pieces(content: str, part: Part, cut: bool) -> list[float]:
     """Starts of the pieces that have something to describe, seconds."""
     first, end = part or (0, len(SOUNDS[content]))
@@ -83,15 +88,23 @@ class Model:
             if content is None:
                 continue
             known = self.known.get(key)
-            done = known.captions if known is not None and known.source == (digest(content), part) else {}
+            source = digest(content), within(content, part)
+            done = known.captions if known is not None and known.source == source else {}
             found += [(*key, start) for start in pieces(content, part, self.settings[1]) if start not in done]
         return found
+
+    def fails(self, asked: Asked, content: str | None, parts: dict[Key, Part]) -> bool:
+        """Whether a piece has no caption because models fail on a content, but for the first of several pieces."""
+        name, id_, start = asked
+        first, end = within(name_ := self.sounds[name], parts[name, id_]) or (0, len(SOUNDS[name_]))
+        first_of_several = self.settings[1] and end - first > 1 and start == round(first * UNIT_S, 4)
+        return self.sounds[name] == content and not first_of_several
 
     def took(self, asked: Asked, parts: dict[Key, Part]) -> None:
         """A piece has a caption."""
         self.before = deepcopy(self.known)
         key, start = asked[:2], asked[2]
-        source = digest(self.sounds[key[0]]), parts[key]
+        source = digest(self.sounds[key[0]]), within(self.sounds[key[0]], parts[key])
         if key not in self.known or self.known[key].source != source:
             self.known.pop(key, None)
             self.known[key] = Known(source)

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -19,7 +18,7 @@ from specdec_cli.cli.caption import _OneByOne
 from specdec_cli.console.view import View
 from specdec_cli.errors import DecodingError, SpecdecError
 from specdec_cli.inputs.cuts import Cuts
-from specdec_cli.inputs.opening import open_item
+from specdec_cli.inputs.opening import RecordingReader
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.run import Run
 from specdec_cli.transcript import Started, Transcript, error_transcript
@@ -82,16 +81,14 @@ class StandIn:
 
     Attributes:
         asked: pieces that a model was given, in order.
-        fails: contents (SHA-256) whose captioning fails.
+        fails: contents (SHA-256) whose captioning fails, but for the first of several pieces.
     """
 
     def __init__(self, job: Job, asked: list[Asked], fails: frozenset[str]) -> None:
-        self.config, self.cuts, self.asked, self.fails = job.config, Cuts.of_config(job.config.audio), asked, fails
+        self.cuts, self.asked, self.fails = Cuts.of_config(job.config.audio), asked, fails
+        self.reader = RecordingReader(job.config.audio, self.cuts, RATE, 30.0)
         model = ModelInfo(name=job.config.edge.label if job.config.edge else "", dtype="float32", device="cpu")
         self.shared = replace(job.shared, models=Models(edge=model, cloud=None))
-
-    def recording(self, item: InputFile) -> Recording:
-        return open_item(item, self.config.audio, self.cuts, RATE, 30.0, math.inf)
 
     def runs_of(self, recording: Recording, item: InputFile, skip: Iterable[int] = ()) -> Iterator[StandInRun]:
         digest = None if self.cuts is None else self.cuts.digest(recording.path)
@@ -101,7 +98,7 @@ class StandIn:
 
     def _ask(self, clip: Started) -> None:
         self.asked.append((clip.file.rpartition("/")[2], clip.id, clip.start_s or 0.0))
-        if clip.sha256 in self.fails:
+        if clip.sha256 in self.fails and clip.piece != 0:
             raise DecodingError("the model fails")
 
 

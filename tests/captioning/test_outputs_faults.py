@@ -20,9 +20,9 @@ Captions = dict[str, set[tuple[float, str]]]
 
 STARTS = ["resumed", "new", "overwritten", "torn"]
 KINDS: dict[str, Callable[[int], Fault]] = {
+    "half of a write": lambda n: lambda at: OSError(SHORT, "") if at == n else None,
     "full": lambda n: lambda at: OSError(errno.ENOSPC, "No space left on device") if at == n else None,
     "broken": lambda n: lambda at: OSError(errno.EIO, "Input/output error") if at == n else None,
-    "half of a write": lambda n: lambda at: OSError(SHORT, "") if at == n else None,
     "full from then on": lambda n: lambda at: OSError(errno.ENOSPC, "No space left on device") if at >= n else None,
     "killed": lambda n: lambda at: Killed() if at == n else None,
 }
