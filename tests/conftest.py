@@ -8,16 +8,24 @@ import gc
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1024")  # tests have more models and lengths than a command
 
 ROOT = Path(__file__).parents[1]
-NEEDS = {"browser": "chromium", "espeak": "espeak", "vllm": "vllm"}
-"""What may be required -> a word in the reasons of tests that are skipped without it."""
+NEEDS = {
+    "browser": ["chromium"],
+    "dev": ["compressed_tensors", "parselmouth", "playwright", "pympi", "ray:", "schemathesis", "srt", "tgt", "webvtt"],
+    "openssl": ["openssl"],
+    "vllm": ["vllm"],
+}
+"""What may be required -> words in the reasons of tests that are skipped without it; dev: the extra of that name."""
 
 gc.disable()  # until all modules are imported: what they hold stays, and collecting among it takes long
 
@@ -53,14 +61,24 @@ def pytest_report_collectionfinish(config: pytest.Config) -> str | None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Turns a skipped test that SPECDEC_CI_REQUIRE asks for into a failure."""
-    report = yield
+    return required((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for files that are skipped as a whole."""
+    return required((yield))
+
+
+def required(report: Report) -> Report:
+    """A report, which fails if it is of something skipped that SPECDEC_CI_REQUIRE asks for."""
     reason = str(report.longrepr).lower() if report.skipped else ""
     for name in filter(None, os.environ.get("SPECDEC_CI_REQUIRE", "").split(",")):
-        if report.skipped and NEEDS[name] in reason:
+        if any(word in reason for word in NEEDS[name]):
             report.outcome = "failed"
-            report.longrepr = f"{item.nodeid} was skipped, but SPECDEC_CI_REQUIRE names {name}: {reason}"
+            report.longrepr = f"{report.nodeid} was skipped, but SPECDEC_CI_REQUIRE names {name}: {reason}"
     return report
 
 
