@@ -68,10 +68,10 @@ LAWS: Final[dict[str, Law]] = {
     "ends, reference": Law(ends_case, reference_law, 430_000, 0.15),
     # a caption ends where it stops describing
     "closing, edge": Law(
-        lambda number: closing(edge_case(number), mode="edge"), closing_law, 0, 0.06, occur.captions_that_close
+        lambda number: closing(edge_case(number), mode="edge"), closing_law, 0, 0.2, occur.captions_that_close
     ),
     "closing, cloud": Law(
-        lambda number: closing(lossless_case(number)), closing_law, 20_000, 0.1, occur.captions_that_close
+        lambda number: closing(lossless_case(number)), closing_law, 20_000, 0.3, occur.captions_that_close
     ),
-    "closing, reference": Law(closing_mixed_case, reference_law, 57_500, 0.1, occur.faults_of_texts),
+    "closing, reference": Law(closing_mixed_case, reference_law, 57_500, 0.3, occur.faults_of_texts),
 }
