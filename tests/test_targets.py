@@ -62,19 +62,13 @@ def test_what_specdec_wrote_is_replaced_until_somebody_edits_it(tmp_path, state)
     assert (sorted(os.listdir(tmp_path)), os.listdir(state.parent)) == (["page.html", "state"], ["written"])
 
 
-def test_what_is_about_something_else_stays(tmp_path, state):
-    target = tmp_path / "1.srt"
-    Targets().write(target, "Calm.", about="/ann/1.wav")
-    Targets().write(target, "Loud.", about="/ann/1.wav")
-    for about in ("/bob/1.wav", ""):
-        with pytest.raises(WrongFileError):
-            Targets().write(target, "Soft.", about)
-    assert target.read_text() == "Loud."
-
-
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_others_wrote_is_replaced_by_consent_alone(tmp_path, state, name):
-    for kind, target in ((PICTURE, tmp_path / "a.png"), (TRANSCRIPTS, tmp_path / "a.jsonl")):
+    for kind, target in (
+        (PICTURE, tmp_path / "a.png"),
+        (TRANSCRIPTS, tmp_path / "a.jsonl"),
+        (RECORDINGS, tmp_path / "b.jsonl"),
+    ):
         target.write_bytes(OTHERS[name])
         with pytest.raises(WrongFileError):
             Targets().refuse("-o", target, kind)

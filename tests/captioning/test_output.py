@@ -131,20 +131,6 @@ def test_a_line_that_is_damaged_within_its_rounds_is_not_taken_as_captioned(tmp_
     assert path.read_text("utf-8") == before
 
 
-def test_a_refused_line_leaves_the_file_as_it_was(tmp_path):
-    def refuse(line: Line) -> None:
-        raise ConfigError(f"line {line.number}")
-
-    path = write(tmp_path / "o.jsonl", failed_line("/a.wav"), good_line("/a.wav"))
-    path.write_bytes(before := path.read_bytes() + b'{"schema":1,"fi')
-    with pytest.raises(ConfigError, match="line 1"):
-        Output(path, refuse)
-    assert path.read_bytes() == before
-    with Output(path, refuse, overwrite=True) as output:  # and not locked
-        output.add(Key("/b.wav", None), good_line("/b.wav"))
-        assert files(path) == ["b.wav"]
-
-
 def test_a_run_that_writes_nothing_leaves_no_file(tmp_path):
     with Output(tmp_path / "o.jsonl", accept):
         pass

@@ -1,4 +1,4 @@
-"""Recordings that are cut: at pauses, by files, in part; and runs that are resumed inside of them."""
+"""Recordings that are cut: at pauses, by files, in part."""
 
 import io
 import json
@@ -83,47 +83,10 @@ def test_the_line_that_completes_a_recording_says_what_it_is_as_a_whole(run):
     assert [line.whole for line in again] == [None, whole, None, None]
 
 
-def captions(found: Sequence[Transcript]) -> list[tuple[object, ...]]:
-    return [(line.start_s, line.end_s, line.piece, line.caption) for line in found]
-
-
-@pytest.mark.parametrize("torn", [0, 40])
-def test_a_run_goes_on_inside_a_recording(run, torn):
-    asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
-    assert run(*asked).code == 0
-    whole, path = lines(), Path("o.jsonl")
-    kept = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(kept[2] + kept[0] + kept[1][:torn])
-    outcome = run(*asked)
-    assert (outcome.code, "1 captioned" in outcome.err) == (0, True)
-    assert captions(lines()) == captions(whole)
-    made = [json.loads(line) | {"whole": None} for line in path.read_bytes().splitlines()[::2]]
-    assert made == [json.loads(line) | {"whole": None} for line in kept[::2]]  # they were not made again
-    assert "1 done before" in run(*asked).err
-
-
-def test_a_piece_that_failed_is_tried_again_alone(run):
-    asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
-    assert run(*asked).code == 0
-    before, path = lines(), Path("o.jsonl")
-    values = [json.loads(line) for line in path.read_text().splitlines()]
-    values[1] |= {"caption": None, "finish_reason": None, "error": {"type": "DecodingError", "message": "no."}}
-    path.write_text("".join(json.dumps(value) + "\n" for value in values))
-    kept = path.read_text().splitlines()
-    unchanged = [number for number, value in enumerate(values) if number != 1 and "whole" not in value]
-    assert run("batch", "-o", "o.jsonl", "--segment", "pauses", "--retry-failed").code == 0
-    assert captions(lines()) == captions(before)
-    assert [path.read_text().splitlines()[number] for number in unchanged] == [kept[number] for number in unchanged]
-    assert [line.whole is not None for line in lines()] == [False, True, False, False]
-
-
 @pytest.mark.parametrize(
     ("row", "again", "place"),
     [
-        ("u2,talk.wav,1.2,2.4,bob", 1, (1.2, 2.4)),  # another part
         ("u2,talk.wav,1.0,2.05,bob", 1, (1.0, 2.05)),
-        ("u2,talk.wav,,,bob", 1, (None, None)),  # all of it
-        ("u2,talk.wav,1,2,bob", 0, (1.0, 2.0)),
         ("u2,talk.wav,1,2,carl", 0, (1.0, 2.0)),  # another speaker, which the caption is not about
     ],
 )
@@ -140,20 +103,6 @@ def test_a_row_that_means_another_part_by_now_is_captioned_again(run, row, again
     assert "0 captioned  2 done before" in run(*asked).err
 
 
-@pytest.mark.parametrize("row", ["u1,talk.wav,0.5,4.5", "u1,talk.wav,0.7,2.7", "u1,talk.wav,,", "u1,talk.wav,0.7,1.5"])
-def test_a_row_of_several_pieces_that_means_another_part_by_now_is_captioned_again(run, row):
-    asked, table = ("batch", "--manifest", "m.csv", "--segment", "1"), Path("m.csv")
-    table.write_text(f"id,file,start,end\n{row}\n")
-    assert run(*asked, "-o", "new.jsonl").code == 0
-    table.write_text("id,file,start,end\nu1,talk.wav,0.5,2.5\n")
-    assert run(*asked, "-o", "o.jsonl").code == 0
-    assert "1 done before" in run(*asked, "-o", "o.jsonl").err
-    table.write_text(f"id,file,start,end\n{row}\n")
-    assert "1 captioned" in run(*asked, "-o", "o.jsonl").err
-    assert places(lines()) == places(read_transcripts(Path("new.jsonl")))
-    assert "1 done before" in run(*asked, "-o", "o.jsonl").err
-
-
 def test_a_row_of_nemo_with_an_offset_ends_after_its_duration(run):
     """Without an offset its length describes the file, which is read to its end."""
     rows = [{"audio_filepath": "talk.wav", "id": "1", "offset": 0, "duration": 3.0}]
@@ -163,27 +112,6 @@ def test_a_row_of_nemo_with_an_offset_ends_after_its_duration(run):
     assert run(*asked).code == 0
     assert {line.id: (line.start_s, line.end_s) for line in lines()} == {"1": (0, 3), "2": (None, None)}
     assert "0 captioned  2 done before" in run(*asked).err
-
-
-def test_a_piece_of_a_row_that_failed_is_tried_again_alone(run):
-    Path("m.csv").write_text("id,file,start,end\nu1,talk.wav,0.5,2.5\n")
-    asked, path = ("batch", "-o", "o.jsonl", "--segment", "1"), Path("o.jsonl")
-    assert run(*asked, "--manifest", "m.csv").code == 0
-    before, values = lines(), [json.loads(line) for line in path.read_text().splitlines()]
-    values[1] |= {"caption": None, "finish_reason": None, "error": {"type": "DecodingError", "message": "no."}}
-    path.write_text("".join(json.dumps(value) + "\n" for value in values))
-    assert run(*asked, "--retry-failed").code == 0
-    assert (places(lines()), captions(lines())) == (places(before), captions(before))
-
-
-def test_a_recording_that_cannot_be_read_any_more_keeps_its_captions(run):
-    asked = ("batch", "talk.wav", "-o", "o.jsonl", "--segment", "pauses")
-    assert run(*asked).code == 0
-    path = Path("o.jsonl")
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]))
-    Path("talk.wav").write_bytes(b"RIFF" + bytes(40))
-    assert run(*asked).code != 0
-    assert [line.piece for line in lines() if line.caption] == [0, 1, 2]
 
 
 # --- a part of a recording ---

@@ -9,7 +9,6 @@ from specdec_cli.errors import ConfigError, TranscriptError
 from specdec_cli.export.folder import Written
 from specdec_cli.export.formats import export, export_file
 from specdec_cli.export.recordings import Stored
-from specdec_cli.export.tables import COLUMNS
 from specdec_cli.targets import Targets
 from tests.export.lines import piece, write
 
@@ -20,27 +19,6 @@ def exported(stored: Stored, folder: Path, *formats: str) -> Written:
 
 def captions(stored: Stored) -> list[tuple[int, str]]:
     return [(found.start_ms, found.caption) for recording in stored for found in recording.pieces]
-
-
-def test_its_own_files_are_brought_up_to_date_and_those_of_others_left_alone(tmp_path):
-    out = tmp_path / "out"
-    lines = [piece(0, 1, file="/data/a.wav"), piece(0, 1, file="/data/b.wav")]
-    out.mkdir()
-    (out / "a.srt").write_text("mine")
-    mine = f"{','.join(COLUMNS)}\nmine\n"
-    (out / "captions.csv").write_text(mine)
-    done = exported(Stored.read(write(tmp_path, *lines)), out, "srt", "csv")
-    assert [problem.message for problem in done.problems] == [
-        f"{out / name} exists, and specdec did not write it, or it was edited since; it stays as it is."
-        for name in ("a.srt", "captions.csv")
-    ]
-    assert (done.count, (out / "a.srt").read_text(), (out / "captions.csv").read_text()) == (1, "mine", mine)
-    stored = Stored.read(write(tmp_path, *lines[:1], piece(0, 1, "Now loud.", file="/data/b.wav")))
-    assert exported(stored, out, "srt").count == 1
-    assert "Now loud." in (out / "b.srt").read_text()
-    (out / "b.srt").write_text("edited")
-    assert exported(stored, out, "srt").count == 0
-    assert (out / "b.srt").read_text() == "edited"
 
 
 def test_a_recording_of_the_same_name_from_elsewhere_takes_no_export_of_another(tmp_path):
