@@ -24,11 +24,11 @@ PARTS: list[Part] = [None, (0, 1), (1, 2), (0, 2), (1, 3)]
 
 
 def profile(examples: int, steps: int) -> settings:
-    """So many examples of so many steps, the same each time."""
+    """So many examples of so many steps, the same each time. Many of them also find the shortest that fails, slowly."""
     return settings(
         max_examples=examples, stateful_step_count=steps, derandomize=True, database=None, deadline=None,
         report_multiple_bugs=False,
-        phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, *[Phase.shrink] * (examples > 99)], suppress_health_check=list(HealthCheck),
     )  # fmt: skip
 
 
