@@ -62,6 +62,17 @@ def test_what_is_linked_is_there(page):
         assert not heading or heading in anchors(target), link
 
 
+def test_pages_that_the_code_names_are_there():
+    named = {
+        page
+        for folder in ("specdec_cli", "tools", "training", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+        for page in re.findall(r"docs/[\w-]+\.md", path.read_text(encoding="utf-8"))
+    }
+    assert "docs/gates.md" in named
+    assert [page for page in sorted(named) if not (ROOT / page).exists()] == []
+
+
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: path.name)
 def test_options_and_settings_of_command_lines_are_there(page):
     if page.name == "CHANGELOG.md":  # it names what went
