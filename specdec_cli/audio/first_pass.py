@@ -104,7 +104,7 @@ def _pass(
                 if (source := library(path, file, stack, part.start_s, part.track)) is None:
                     continue
                 if not 1_000 <= source.rate <= 768_000:
-                    raise refused(path, f"cannot be decoded: its header claims a sampling rate of {source.rate:,} Hz")
+                    raise refused(path, f"cannot be decoded: its header has a sampling rate of {source.rate:,} Hz")
                 source.suspected = suspected
                 return _read(library, Sound(path, source, part, columns(source)), window_s, at_pauses)
             except MisfitError as misfit:

@@ -11,7 +11,7 @@ from specdec_cli.format import count, percent, share, with_ends
 from specdec_cli.types import Mode
 
 FEWEST_CLIPS: Final = 10
-"""Below this a percentile bootstrap is too narrow to base a claim on."""
+"""Below this a percentile bootstrap is too narrow to report a difference."""
 
 
 def headline(found: Comparison, clips: Sequence[PairedClip]) -> Iterator[str]:

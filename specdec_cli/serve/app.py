@@ -152,7 +152,7 @@ def _guarded(app: ASGIApp, offer: Offer, token: str | None) -> ASGIApp:
     """Refuses requests without the access token, or, if there is none, of other sites' pages; logs and counts all."""
     denied = ApiError(401, "the access token is missing or wrong", code="invalid_api_key")
     if token is None:
-        says = "without an access token this server answers at localhost and 127.0.0.1 only, and no page of other sites"
+        says = "without an access token this server answers at localhost and 127.0.0.1 only, not pages of other sites"
         denied = ApiError(403, f"{says}, unless serve.origins names it", code="another_site")
     refused = JSONResponse(denied.body, denied.status_code)
 

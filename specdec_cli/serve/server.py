@@ -38,7 +38,7 @@ class ServerAddress:
         """Raises ConfigError if others reach the address without an access token, or the certificate cannot be used."""
         if token is None and not is_loopback(self.host):
             hint = "Put an access token into a variable and name it with --token-env, or use --host 127.0.0.1."
-            raise ConfigError(f"--host {self.host} is open to other machines, and no token is required.", hint=hint)
+            raise ConfigError(f"--host {self.host} is open to other machines, without an access token.", hint=hint)
         if self.certificate is not None:
             try:  # with a password, so that OpenSSL does not prompt for one
                 ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key, password="")

@@ -67,7 +67,7 @@ class Service:
 
         Raises:
             ClientDisconnect: `left` is set.
-            MalformedError: the body contradicts itself.
+            MalformedError: the body is inconsistent.
             HTTPException: the clip is another model's, or exceeds a limit.
             SpecdecError: the model fails.
         """
@@ -112,7 +112,7 @@ class Service:
             raise MalformedError(f"an id is none of the model's, which has {known}")
 
     def _draft(self, clip: wire.ClipRequest, block: wire.BlockRequest, distributions: wire.Tensors) -> Draft:
-        """The draft of a block. Refuses one that exceeds what the clip was opened for, or contradicts itself."""
+        """The draft of a block. Refuses one that exceeds what the clip was opened for, or is inconsistent."""
         limits, tokens = self.limits, (*block.text, *block.draft)
         compares = bool(block.draft) and clip.acceptance.in_force(sampling=clip.scoring.sampling) == "sampling"
         if (

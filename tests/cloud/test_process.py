@@ -267,9 +267,9 @@ def test_what_cannot_be_served_is_refused(command, monkeypatch):
     monkeypatch.setenv("SHORT_TOKEN", "fifteen-letters")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for arguments, match in (
-            (("--host", "0.0.0.0"), "no token is required"),
-            (("--host", "::"), "no token is required"),
-            (("--host", "cloud.example.org"), "no token is required"),
+            (("--host", "0.0.0.0"), "without an access token"),
+            (("--host", "::"), "without an access token"),
+            (("--host", "cloud.example.org"), "without an access token"),
             (("--token-env", "NOT_SET_ANYWHERE"), "is not set"),
             (("--token-env", "SHORT_TOKEN"), "holds no token of at least 16 ASCII characters"),
             (("--token-env", "SHORT_TOKEN"), "openssl rand -hex 32"),
