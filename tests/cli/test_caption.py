@@ -207,7 +207,7 @@ UNREACHABLE = ("-l", "zh", "--set", f"cloud.model={NOBODY}")
 def edge_here(specdec, monkeypatch) -> None:
     """The mini edge is loaded as ever, and a cloud is called, after pauses of milliseconds."""
     monkeypatch.setattr(Captioner, "load", LOAD)
-    monkeypatch.setattr("specdec_cli.captioner.load_model", lambda *_, **__: mini_pair().edge)
+    monkeypatch.setattr("specdec_cli.pairs.load_model", lambda *_, **__: mini_pair().edge)
     monkeypatch.setattr("specdec_cli.cloud.remote.PAUSE_S", 0.001)
 
 

@@ -102,7 +102,7 @@ def our_token(monkeypatch) -> None:
 def captioner(url: str, **settings: object) -> Captioner:
     """The mini edge, which is loaded once, and a cloud at an address."""
     flags = {name.replace("__", "."): value for name, value in settings.items()} | {"cloud.model": url}
-    with patch("specdec_cli.captioner.load_model", return_value=mini_pair().edge):
+    with patch("specdec_cli.pairs.load_model", return_value=mini_pair().edge):
         return Captioner.load(load_config("mini", flags={"remote.timeout_s": 30.0} | flags, environ={}).config)
 
 

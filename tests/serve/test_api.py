@@ -359,7 +359,7 @@ def test_the_models_are_those_that_are_loaded(client):
     assert client.models.retrieve("specdec/edge").id == "specdec/edge"
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("specdec/none")
-    with pytest.raises(openai.AuthenticationError, match="the token"):
+    with pytest.raises(openai.AuthenticationError, match="the access token"):
         client.with_options(api_key="wrong").models.list()
     for mode, verifies in (("edge", 404), ("cloud", 200)):
         with api(settings={"decoding.mode": mode}) as one:
