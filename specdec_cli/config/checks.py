@@ -1,4 +1,4 @@
-"""Values that contradict each other. Each error names both and where they came from."""
+"""Values that exclude each other. Each error names both and their origins."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Clash = tuple[bool, str, str, str]
 
 
 def contradictions(config: Config, given: Mapping[str, Given]) -> Iterator[ConfigError]:
-    """Everything in `config` that contradicts something else in it; `given` has the origins by dotted name."""
+    """All pairs of values in `config` that exclude each other; `given` has the origins by dotted name."""
 
     def described(name: str) -> str:
         value = given[name].value
@@ -80,7 +80,7 @@ def _model(role: Decider, model: EdgeConfig | CloudConfig, config: Config) -> It
 
 
 def beyond_likeliest(scoring: ScoringConfig, acceptance: AcceptanceRules) -> Iterator[tuple[str, str]]:
-    """Each setting that needs more than the few likeliest tokens that vLLM returns, and what to do about it."""
+    """Each setting that needs more than the few likeliest tokens that vLLM returns, and a hint."""
     for name, off in {"temperature": 0, **NOTHING_DONE}.items():
         if getattr(scoring, name) not in (None, off):
             yield f"decoding.{name}", f"It takes whole distributions: set it to {off:g}, or use specdec serve."

@@ -67,11 +67,11 @@ class ScoringConfig(Section):
 
     @property
     def sampling(self) -> bool:
-        """Whether tokens are drawn rather than the likeliest taken."""
+        """Whether tokens are sampled."""
         return self.temperature > 0
 
     def scoring(self) -> ScoringConfig:
-        """The settings of scoring alone."""
+        """The settings of scoring only."""
         return ScoringConfig(**{name: getattr(self, name) for name in ScoringConfig.model_fields})
 
 
@@ -124,7 +124,7 @@ class DecodingConfig(ScoringConfig, BlockConfig):
 
     @property
     def adapts(self) -> bool:
-        """Whether blocks end where drafting does not pay any more; also of `whole` drafts that cannot be deferred."""
+        """Whether blocks end where further drafting does not pay; also of `whole` drafts that cannot be deferred."""
         return not isinstance(self.k, int) and self.mode in ("hybrid", "lossless") and not self.defers
 
     @property
@@ -134,7 +134,7 @@ class DecodingConfig(ScoringConfig, BlockConfig):
 
 
 class GateConfig(Section):
-    """What decides whether a drafted block goes to the cloud."""
+    """The gate, which decides whether a drafted block escalates."""
 
     name: GateName = setting("class-entropy", "which blocks escalate")
     threshold: float | None = setting(

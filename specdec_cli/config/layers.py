@@ -24,7 +24,7 @@ from specdec_cli.times import EITHER, parse
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value of a setting, and where it comes from."""
+    """A value of a setting, and its origin."""
 
     value: object
     origin: str = "default"  # or "mini.yaml:12", "SPECDEC_DECODING__K", "flag -k"
@@ -56,7 +56,7 @@ def parse_setting(text: str) -> tuple[str, object]:
 
 
 def parse_value(name: str, text: str) -> object:
-    """The value that `text` spells for the setting `name`, not checked yet.
+    """The value of the setting `name` that `text` writes, not checked yet.
 
     Text is taken as it is, so that a prompt with a colon needs no quotes; everything else is read as YAML.
     `null`, `~` and nothing at all mean null.

@@ -1,4 +1,4 @@
-"""Where things are: the shipped configs, the packaged models, and what a model's name refers to."""
+"""The places of the shipped configs and the packaged models, and of the model that a name means."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def find_config(source: str | Path | None) -> tuple[Path, str]:
 
 
 def absolute_path(name: str, base: Path) -> str:
-    """`name` made absolute against `base`; what is in the package stays as it is."""
+    """`name` made absolute against `base`; the name of a packaged model stays as it is."""
     return name if name.startswith("package:") else os.path.abspath(os.path.join(base, os.path.expanduser(name)))
 
 

@@ -50,7 +50,7 @@ class ModelConfig(Section):
 
     @property
     def label(self) -> str:
-        """What messages and transcripts call it."""
+        """Its name in messages and transcripts."""
         return self.model
 
     @property
@@ -84,7 +84,7 @@ class RoleConfig(ModelConfig):
 
     @property
     def label(self) -> str:
-        """What messages and transcripts call it: the model's name, or the address."""
+        """Its name in messages and transcripts: the model's name, or the address."""
         return self.model
 
     @property

@@ -34,7 +34,7 @@ _MADE_FOR: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ResolvedConfig:
-    """A configuration and how it came about."""
+    """A configuration and the origins of its settings."""
 
     config: Config
     origin: Mapping[str, str] = field(repr=False)  # by dotted name, as in `Given`; `edge`, `cloud`: of no such model
@@ -89,7 +89,7 @@ class ResolvedConfig:
 
     @property
     def note(self) -> str:
-        """A sentence for the beginning of a run: the language of the captions, and what chose it."""
+        """A sentence for the beginning of a run: the language of the captions, and where that is set."""
         name = {"zh": "Chinese", "en": "English"}[self.config.prompt.language]
         return f"Captions are in {name} ({self.origin['prompt.language'].removeprefix('flag ')})."
 
@@ -148,7 +148,7 @@ def _is_address(given: Given) -> bool:
 
 
 def _merged(layers: Iterable[Layer]) -> Layer:
-    """Layers, the weakest first, over each other. Of a model that a layer takes away, weaker settings go."""
+    """Layers, the weakest first, over each other. If a layer removes a model, its weaker settings go."""
     merged = Layer()
     for layer in layers:
         for model in MODELS:

@@ -115,7 +115,7 @@ class AudioConfig(Section):
 
 
 class JudgingConfig(Section):
-    """How captions are judged: by `compare`, `tune` and `review`; and how their classes are."""
+    """How captions are judged: by `compare`, `tune` and `review`; and the temperatures of probabilities."""
 
     seed: int = setting(0, "seed of random draws, such as those of intervals", ge=0)
     label_codes: PlainText | None = setting(
@@ -175,7 +175,7 @@ class Config(Section):
         return prompt_for(language or prompt.language, prompt.style, mini=self._by_mini)
 
     def instruction_of(self, role: Decider, instruction: str) -> str:
-        """What a model is given in place of `instruction`: its own, if it has one."""
+        """The instruction of a model: its own, if it has one, in place of `instruction`."""
         model = self.edge if role == "edge" else self.cloud
         own = None if model is None else model.own_instruction
         return instruction if own is None else own
@@ -214,7 +214,7 @@ class Config(Section):
 
     @property
     def gate_in_force(self) -> GateName:
-        """The configured gate in hybrid mode, else the one that makes the mode what it is."""
+        """The configured gate in hybrid mode, else the one that the mode implies."""
         if self.decoding.mode == "hybrid":
             return self.gate.name
         return "always" if self.decoding.mode == "lossless" else "never"

@@ -42,7 +42,7 @@ for _tag, _pattern, _first in (
 
 
 def read_value(text: str) -> object:
-    """The scalar, or the list, that `text` spells in YAML; `text` itself if it spells neither."""
+    """The scalar, or the list, that `text` is in YAML; `text` itself if it is neither."""
     try:
         value = yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError):

@@ -15,7 +15,7 @@ PROSE_WIDTH: Final = 100
 """Cells of a line of prose at most: longer ones are hard to read."""
 _WIDE = "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6"
 _ATOM: Final = re.compile(rf"[（【《〈“‘「『]*(?:[^{_WIDE} ]+|[{_WIDE}])[，。、；：！？）】》〉”’」』…]*(?: ·)? *| +")
-"""What no line break divides: a word or a wide character, with its punctuation and the spaces behind it."""
+"""A part that no line break divides: a word or a wide character, with its punctuation and the spaces behind it."""
 
 
 def fit_end(text: str, width: int) -> str:

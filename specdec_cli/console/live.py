@@ -21,7 +21,7 @@ _BAR: Final = 20  # cells, where there is room
 
 
 class StatusLine:
-    """One line below all that was printed: what is going on and for how long, a bar, and facts.
+    """One line below all that was printed: the current action and its time, a bar, and facts.
 
     Nothing else is ever redrawn, so a display fits any terminal, survives being resized and leaves all it printed in
     the scroll-back. With `drawn` False nothing is drawn at all.
@@ -37,7 +37,7 @@ class StatusLine:
         self.bar: tuple[float, int | None] | None = None  # how much of how much is done
 
     def open(self, state: str) -> None:
-        """Show `state` as what is going on from now on."""
+        """Show `state` as the current action from now on."""
         self.close()
         self.state, self._since, self.facts, self.bar = state, self._clock(), (), None
         if self._drawn:

@@ -1,4 +1,4 @@
-"""How far a batch is, and its totals and failures at the end."""
+"""The progress of a batch, and its totals and failures at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from specdec_cli.types import Flag
 
 
 def show_counts(view: View, counts: Progress) -> None:
-    """Shows how far a batch is, at its beginning and after each outcome."""
+    """Shows the progress of a batch, at its beginning and after each outcome."""
     place = f"{counts.done:,} of {counts.total:,}"
     left = [f"{seconds(counts.left_s)} left"] if counts.left_s is not None else []
     numbers = ((counts.failed, "failed"), (counts.degraded, "degraded"))
@@ -69,7 +69,7 @@ def show_warnings(view: View, counts: Progress) -> None:
 
 
 def show_failures(view: View, counts: Progress, output: Path | None) -> None:
-    """Shows the recordings without a caption, as many as were counted by name; `output` has all."""
+    """Shows the recordings without a caption, the first ones by name; `output` has all."""
     for file, reason in counts.failures:
         view.failed(file, SpecdecError(reason))
     if more := counts.failed - len(counts.failures):

@@ -82,7 +82,7 @@ class TokenCell:
 
 
 def shown(piece: str) -> str:
-    """`piece` with what cannot be seen made visible."""
+    """`piece` with invisible characters made visible."""
     if _EOS.fullmatch(piece.strip()):
         return EOS
     if piece and not piece.strip():

@@ -32,7 +32,7 @@ from specdec_cli.types import Finished, Prefill, Sent, Tell
 Form = Literal["live", "rows", "lines", "errors"]
 
 LINE_EVERY_S: Final = 10.0
-"""Time between two lines of a log on how far a command is."""
+"""Time between two lines of a log on the progress of a command."""
 _LOG_WIDTH: Final = 100  # cells of a row where there is no terminal
 _SILENT_DBFS: Final = -75.0  # a microphone that delivers less is muted
 
@@ -80,7 +80,7 @@ class View:
 
     @contextmanager
     def loading(self, what: str) -> Iterator[Tell]:
-        """Show that `what` is being loaded, e.g. "edge: mini-edge"; then the time that it took.
+        """Show that `what` is loading, e.g. "edge: mini-edge"; then the time that it took.
 
         What it yields shows a sentence, and leaves the screen to the bars of a download.
         """
@@ -190,7 +190,7 @@ class View:
         self.step("")
 
     def progress(self, done: float, total: int | None, facts: Sequence[str], doing: str = "") -> None:
-        """Show how far a command is; `total` is None as long as it is not known, `doing` is the step that follows."""
+        """Show the progress of a command; `total` is None while it is not known, `doing` is the step that follows."""
         now = self._clock()
         if self.form == "live":
             if not self.status.is_open:

@@ -1,1 +1,1 @@
-"""Reviewing captions: which pieces are doubtful, and a page that plays them and takes corrections."""
+"""Reviewing captions: the order of the pieces, and a page that plays them and takes corrections."""

@@ -50,7 +50,7 @@ class ReviewItem:
         return self.run.needs_review is True or bool(self.run.flags)
 
     def order(self) -> tuple[object, ...]:
-        """Key that sorts the most doubtful pieces first."""
+        """Key that sorts the least certain pieces first."""
         return "contradicts" not in self.run.flags, not self.doubtful, -(self.doubt or 0.0)
 
     @property
@@ -60,7 +60,7 @@ class ReviewItem:
         return None if run.start_s is None or run.end_s is None else (run.start_s, run.end_s)
 
     def unseen(self) -> dict[str, Any]:
-        """The same without what models said of it, so that a person chooses classes by ear alone."""
+        """The same without captions and classes, so that a person chooses classes by ear."""
         nothing: dict[str, Any] = {"labels": {}, "scores": {}, "claims": {}, "figures": [], "flags": []}
         return self.shown() | {"caption": "", "review": False, "doubt": None} | nothing
 
@@ -88,7 +88,7 @@ class ReviewItem:
 def read_pieces(
     paths: Sequence[Path], lexicon: Lexicon, references: References | None, mode: str | None = None
 ) -> list[ReviewItem]:
-    """The pieces in files of transcripts, the most doubtful first.
+    """The pieces in files of transcripts, the least certain first.
 
     Of a clip captioned again in the same language and mode by the same models, the last ones.
 
@@ -129,7 +129,7 @@ def read_pieces(
 
 @dataclass(slots=True)
 class Sounds:
-    """The audio of pieces: number of the piece -> base64 of its MP3, and why others have none."""
+    """The audio of pieces: number of the piece -> base64 of its MP3; and the reasons why others lack it."""
 
     audio: dict[int, str] = field(default_factory=dict)
     missing: dict[int, str] = field(default_factory=dict)
