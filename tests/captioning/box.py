@@ -73,9 +73,13 @@ class Box:
         *arguments: str,
         command: str = "batch",
         fails: Iterable[str] = (),
+        before: Callable[[], None] = lambda: None,
         after: Callable[[Outcome], None] = lambda _: None,
     ) -> Ended:
-        """Runs a command; `fails`: contents (SHA-256) whose captioning fails."""
+        """Runs a command; `fails`: contents (SHA-256) whose captioning fails.
+
+        `before` is called before a piece is captioned, and `after` when what became of it is written.
+        """
         disk = self.disk
         disk.calls = []
 
@@ -88,7 +92,7 @@ class Box:
         errors, prints = io.StringIO(), io.TextIOWrapper(io.BytesIO())
 
         def engine(job: Job, view: View, size: object = None) -> Engine:
-            return Engine(job, view, StandIn(job, given, frozenset(fails)), written)
+            return Engine(job, view, StandIn(job, given, frozenset(fails), before), written)
 
         code, error, inode = None, None, self.output.stat().st_ino if self.output.is_file() else 0
         asked = [command, "--mode=edge", "-q", *arguments]

@@ -65,15 +65,20 @@ class CheckedOutputs(RuleBasedStateMachine):
         def after(outcome: Outcome) -> None:
             nonlocal captioned
             captioned += outcome.line is not None and outcome.line.good
-            if stop is not None and captioned == at:
-                self.box.disk.dead = stop == "killed"
-                raise Killed if stop == "killed" else KeyboardInterrupt
+            if stop is not None and captioned == at > 0:
+                end()
+
+        def end() -> None:
+            self.box.disk.dead = stop == "killed"
+            raise Killed if stop == "killed" else KeyboardInterrupt
 
         flags = [*flags, "-k", str(k), f"--output={output}", *(["--set=audio.segment=0.2"] if cut else [])]
         flags += ["--export=csv,srt", f"--export-dir={EXPORTS}"] if exports else []
         if named:
             flags += ["--", "d"] if self.model.rows is None else ["--manifest=m.csv"]
-        return self.box.run(*flags, command=command, after=after, fails=[] if fails is None else [digest(fails)])
+        failing = [] if fails is None else [digest(fails)]
+        before = end if stop is not None and at == 0 else lambda: None
+        return self.box.run(*flags, command=command, before=before, after=after, fails=failing)
 
     def _lined(self) -> list[Key]:
         """The clips that have lines, in the order of the output."""

@@ -84,8 +84,9 @@ class StandIn:
         fails: contents (SHA-256) whose captioning fails, but for the first of several pieces.
     """
 
-    def __init__(self, job: Job, asked: list[Asked], fails: frozenset[str]) -> None:
+    def __init__(self, job: Job, asked: list[Asked], fails: frozenset[str], begin: Callable[[], None]) -> None:
         self.cuts, self.asked, self.fails = Cuts.of_config(job.config.audio), asked, fails
+        self._begin = begin
         self.reader = RecordingReader(job.config.audio, self.cuts, RATE, 30.0)
         model = ModelInfo(name=job.config.edge.label if job.config.edge else "", dtype="float32", device="cpu")
         self.shared = replace(job.shared, models=Models(edge=model, cloud=None))
@@ -98,6 +99,7 @@ class StandIn:
 
     def _ask(self, clip: Started) -> None:
         self.asked.append((clip.file.rpartition("/")[2], clip.id, clip.start_s or 0.0))
+        self._begin()
         if clip.sha256 in self.fails and clip.piece != 0:
             raise DecodingError("the model fails")
 

@@ -61,6 +61,7 @@ class Outputs(CheckedOutputs):
         path.unlink()
         if to not in self.model.sounds:
             self.put(to, content)
+        self.run()
 
     @precondition(lambda self: self.model.rows is not None)
     @rule(id_=st.sampled_from("12"), name=NAMES, part=st.sampled_from(PARTS))
@@ -91,8 +92,8 @@ class Outputs(CheckedOutputs):
             path.write_text(f"mine {self.edits}")
             self.mine[name] = path.read_bytes()
 
-    @rule(how=st.sampled_from(["lost", "a link", "mended"]))
-    def change_the_list(self, how: str) -> None:
+    @rule(how=st.sampled_from(["lost", "a link", "mended"]), content=st.sampled_from(["ann", "bob"]))
+    def change_the_list(self, how: str, content: str) -> None:
         """Loses the list of what specdec wrote, or puts a link in its place, which is not to be trusted."""
         state, copy = self.box.state, self.box.folder / "written elsewhere"
         if how == "a link":
@@ -108,9 +109,11 @@ class Outputs(CheckedOutputs):
             state.unlink(missing_ok=True)
         self.trusted = how != "a link"
         self._orphan()
+        self.put("b.wav", content)
+        self.run()
 
     @rule(
-        at=st.integers(1, 3), torn=st.integers(0, 99), end=st.sampled_from(["killed", "interrupted"]), name=NAMES,
+        at=st.integers(0, 3), torn=st.integers(0, 99), end=st.sampled_from(["killed", "interrupted"]), name=NAMES,
         content=st.sampled_from(["dora", "ann", "bob"]), overwrite=st.booleans(),
     )  # fmt: skip
     def end_early(self, at: int, torn: int, end: str, name: str, content: str, overwrite: bool) -> None:
@@ -132,9 +135,9 @@ class Outputs(CheckedOutputs):
         limit: int | None = None, fails: str | None = None,
     ) -> None:  # fmt: skip
         """Runs over all recordings. It ends as a whole, or after the caption number `at`; then its last line may be
-        half there (`torn` percent).
+        half there (`torn` percent). 0: when a model is given the first piece.
         """
-        model, before = self.model, self.box.contents()
+        model, before, known = self.model, self.box.contents(), self.model.known
         if model.rows is None and not model.sounds:
             return
         flags = ["--overwrite"] * overwrite + ([] if limit is None else [f"--limit={limit}"])
@@ -146,13 +149,15 @@ class Outputs(CheckedOutputs):
             model.follow(self._lined())
         missing = [] if refused else model.missing(clips)
         good = [asked for asked in missing if not model.fails(asked, fails, clips)]
-        stop = end if end != "whole" and at <= len(good) else None
+        stop = end if end != "whole" and missing and at <= len(good) else None
         kept = good[:at] if stop else good
+        if overwrite and stop and not at and missing[0][:2] == next(iter(clips)):
+            model.known = known  # nothing was written in its place
         for asked in kept:
             model.took(asked, clips)
 
         ended = self._run(command, flags, stop=stop, at=at, fails=fails)
-        assert ended.asked == (missing[: missing.index(kept[-1]) + 1] if stop else missing)
+        assert ended.asked == (missing[: missing.index(kept[-1]) + 1 if kept else 1] if stop else missing)
         self.litter = set()
         if refused:
             assert isinstance(ended.error, ConfigError), ended
@@ -161,14 +166,15 @@ class Outputs(CheckedOutputs):
             assert self.box.contents()[OUTPUT] == before[OUTPUT]
         else:
             assert isinstance(ended.error, KeyboardInterrupt | Killed) if stop else ended.error is None, ended
-            model.made_with = model.settings if self.box.lines() else model.made_with
+            if self.box.lines() and self.box.contents()[OUTPUT] != before.get(OUTPUT):
+                model.made_with = model.settings
             self.tidy = stop is None
             self.captioned_rows = deepcopy(model.rows)
         if stop == "killed":
             self.litter = {
                 name for name in self.box.contents() if name.startswith(".specdec-") and name.endswith(".lock")
             }
-            self._tear(torn)
+            self._tear(torn if kept else 0)
         else:
             self._check_exports(ended, overwrite)
         self._check_output()

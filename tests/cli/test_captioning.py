@@ -1,7 +1,6 @@
 """What `caption` and `batch` do alike: inputs, resuming, counts, exports and exit codes."""
 
 import csv
-import hashlib
 import json
 import os
 import shutil
@@ -63,18 +62,6 @@ def by_name(folder: Path) -> dict[str, Transcript]:
     return named
 
 
-def captioned(folder: Path) -> set[str]:
-    return {name for name, line in by_name(folder).items() if line.caption is not None}
-
-
-def test_the_first_recordings_alone(run, clips):
-    for _ in range(2):  # the same command again does nothing more
-        assert run(clips, "-r", "--limit", "2").code == 0
-        assert captioned(clips) == {"ann/1.wav", "ann/2.wav"}
-    assert "1 captioned  2 done before" in run(clips, "-r", "--limit", "3").err
-    assert captioned(clips) == {"ann/1.wav", "ann/2.wav", "bob/1.wav"}
-
-
 def test_a_new_recording_and_a_changed_one_are_captioned_and_no_other(run, clips):
     run(clips, "-r")
     before = by_name(clips)
@@ -86,15 +73,6 @@ def test_a_new_recording_and_a_changed_one_are_captioned_and_no_other(run, clips
     assert len(after) == 5
     assert {name for name in before if after[name] != before[name]} == {"ann/2.wav"}
     assert "0 captioned  5 done before" in run(clips, "-r", loads=False).err
-
-
-def test_a_recording_that_is_replaced_by_another_of_equal_length_loses_its_captions(run):
-    for seed in (1, 2):
-        write_voice(Path("a.wav"), seed, 2.0)
-        assert "1 captioned (2 pieces)" in run("a.wav", "--segment", "1").err
-        lines = list(read_transcripts(OUTPUT))
-        assert [line.sha256 for line in lines] == [hashlib.sha256(Path("a.wav").read_bytes()).hexdigest()] * 2
-        assert [line.start_s for line in lines] == [0.0, 1.0]
 
 
 def test_a_renamed_folder_is_done_and_stands_in_the_output_once(run, clips):

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.errors import TranscriptError
-from specdec_cli.export.folder import Written
 from tests.cli.harness import QUICK, Outcome
 from tests.mini_pair import write_voice
 from tests.tiers import few, named
@@ -87,15 +85,6 @@ def test_several_recordings_and_one_that_is_broken(run, clip):
     assert not Path("2.srt").exists()
 
 
-def test_captions_are_kept_where_the_export_cannot_be_written(run, specdec, clip, monkeypatch):
-    full = Written(0, [TranscriptError("0.srt cannot be written: No space left on device.")])
-    with monkeypatch.context() as patched:
-        patched.setattr("specdec_cli.export.formats.export_file", lambda *_, **__: full)
-        outcome = run(clip, "-o", "0.srt")
-    assert (outcome.code, "No space left" in outcome.err) == (1, True)
-    assert specdec("export", "0.jsonl", "-o", "0.srt").code == 0
-
-
 def test_a_long_batch_keeps_its_captions_beside_the_export_from_the_first_one_on(specdec, clip, monkeypatch):
     """What a killed run leaves: transcripts, which the same command goes on from."""
     from specdec_cli.captioning.output_file import Output
@@ -115,18 +104,3 @@ def test_a_long_batch_keeps_its_captions_beside_the_export_from_the_first_one_on
     outcome = specdec("batch", "0.wav", "1.wav", *QUICK, "-o", "all.csv")
     assert (outcome.code, "1 done before" in outcome.err) == (0, True), outcome.err
     assert Path("all.csv").read_text("utf-8").count("\n") == 3
-
-
-def test_what_was_captioned_until_ctrl_c_is_exported(run, clip, monkeypatch):
-    write_voice(clip.with_name("1.wav"), 1, 0.4)
-    from specdec_cli.captioning.output_file import Output
-
-    real = Output.add
-
-    def add(self: Output, *given: object) -> None:
-        real(self, *given)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Output, "add", add)
-    assert run("0.wav", "1.wav", "-o", "all.csv").code == 130
-    assert Path("all.csv").read_text("utf-8").count("\n") == 2
