@@ -104,11 +104,21 @@ WRITTEN: Final[dict[str, str]] = {
 """Field of `Measured` -> how it is written: with all the digits that it has, lest it seem to lie within a limit."""
 
 
+_NAMED: Final = {"f0_range_st": "range", "rate_per_s": "rate", "pause_share": "pauses"}
+
+
 def measured(figures: Measured) -> list[str]:
-    """What was measured, each with its unit: `F0 158.3 Hz`, `range 6.21 st`; `unvoiced` in place of an F0."""
+    """What was measured, each with its unit: `F0 158.3 Hz`, `range 6.21 st`; `unvoiced` in place of an F0.
+
+    At the end stands what could not be measured: `not measurable: range, pauses`.
+    """
     found = {name: getattr(figures, name) for name in WRITTEN}
     voiced = [] if figures.f0_median_hz is not None else ["unvoiced"]
-    return voiced + [form.format(found[name]) for name, form in WRITTEN.items() if found[name] is not None]
+    written = voiced + [form.format(found[name]) for name, form in WRITTEN.items() if found[name] is not None]
+    lacking = [word for name, word in _NAMED.items() if found[name] is None and not (voiced and word == "range")]
+    if figures.level_dbfs is not None and lacking:
+        written.append(f"not measurable: {', '.join(lacking)}")
+    return written
 
 
 def claimed(claim: Claim) -> str:

@@ -85,8 +85,7 @@ class TuneCommand(options.StudyOptions):
             targets.write(plot, _picture(found, resolved.config.prompt.language, plot))
         emit(found, tuning_page, json=self.json)
         if config is not None and found.recommended is None:
-            hint = "Tune on more recordings, allow a larger --budget, or try another --gate."
-            problem = SpecdecError(f"{config} was not written: no setting can be recommended.", hint=hint)
+            problem = SpecdecError(f"{config} was not written: no setting can be recommended.", hint=found.reason)
             print_error(problem, debug=self.debug)
             return 1
         return 1 if view.failures else 0

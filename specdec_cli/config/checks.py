@@ -22,6 +22,10 @@ _OF_BOTH_MODELS: Final = (
 _BOUNDS: Final = {"entropy": (0, math.inf), "class-entropy": (0, math.inf), "logprob": (-math.inf, 0)}
 """Gate -> range of its thresholds, nats; those of the other gates are from 0 to 1."""
 
+_NO_EDGE: Final = (
+    "Name one in edge.model, or use mode cloud. A configuration file replaces the shipped one: to keep its models and "
+    "settings, begin your file with what specdec config show --yaml prints."
+)
 _ONE: Final = "Leave one of them out, or change it."
 _FITS: Final = "Greedy goes with temperature 0; sampling, top_p and top_k go with a higher one."
 
@@ -45,7 +49,7 @@ def contradictions(config: Config, given: Mapping[str, Given]) -> Iterator[Confi
 
 def _models(config: Config) -> Iterator[Clash]:
     mode, edge, cloud = config.decoding.mode, config.edge, config.cloud
-    yield mode != "cloud" and edge is None, "decoding.mode", "edge", "Name one in edge.model, or use mode cloud."
+    yield mode != "cloud" and edge is None, "decoding.mode", "edge", _NO_EDGE
     yield mode != "edge" and cloud is None, "decoding.mode", "cloud", "Name one in cloud.model, or use mode edge."
     if edge is not None:
         remote = edge.url is not None
@@ -120,7 +124,7 @@ def _ignored(config: Config) -> Iterator[Clash]:
         yield stops, "gate.stop_drafting", "gate.name", f"It goes with {', '.join(sorted(TOKEN_GATES))}."
     else:
         unused = _OF_BOTH_MODELS
-    hint = f"Mode {mode} ignores it: leave it out, or use mode hybrid."
+    hint = f"Mode {mode} ignores it: leave it out, or use mode hybrid, with both models."
     yield from ((True, name, "decoding.mode", hint) for name in unused)
     hint = "A whole caption is not cut into blocks: set decoding.k to a number or auto, or leave it out."
     yield decoding.defers, "gate.stop_drafting", "decoding.k", hint

@@ -119,7 +119,7 @@ class JudgingConfig(Section):
 
     seed: int = setting(0, "seed of random draws, such as those of intervals", ge=0)
     label_codes: PlainText | None = setting(
-        None, "corpus whose codes the labels are: MSP-Podcast, EMO-DB, RAVDESS or SAVEE; null: found by the codes"
+        None, "corpus of the labels' codes: CREMA-D, MSP-Podcast, EMO-DB, RAVDESS or SAVEE; null: found by the codes"
     )
     temperatures: Temperatures = setting(
         (), "temperatures of the probabilities of classes, such as [emotion=1.5], which compare finds; others: shipped"

@@ -149,8 +149,9 @@ def _sentences(found: Tuning) -> Iterator[str | Text]:
     best = found.recommended
     what = f" in {', '.join(found.attributes)}" if found.attributes else ""
     yield (
-        f"Measured against {_MEASURES[found.measure]}{what}: edge {share(found.edge_quality)}, "
-        f"cloud {share(found.cloud_quality)}, a difference of {with_ends(found.gap, points, ' points')}."
+        f"Measured on the clips for confirmation, against {_MEASURES[found.measure]}{what}: "
+        f"edge {share(found.edge_quality)}, cloud {share(found.cloud_quality)}, "
+        f"a difference of {with_ends(found.gap, points, ' points')}."
     )
     if best is None:
         yield Text(found.reason or "", NOTICE)

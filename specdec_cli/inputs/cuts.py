@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from specdec_cli.audio.samples import Cut
 from specdec_cli.config.schema import AudioConfig
@@ -14,6 +15,8 @@ from specdec_cli.inputs.names import CUT_ENDINGS, ByRecording, ending
 from specdec_cli.inputs.skipped import Skips
 from specdec_cli.text import plain
 from specdec_cli.written import digest
+
+_NAMED: Final = 3  # recordings of a file of cuts that a message lists
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,9 @@ class Cuts:
             return tuple(cut for _, cut in _cuts_in(file, self.skips))
         if not found:
             message = f"{plain(str(self.path))} has no cuts of {plain(recording)}."
-            raise CutsError(message, hint="Recordings are found by their paths, as far as the file gives them.")
+            names = self._named.names
+            listed = ", ".join(map(plain, names[:_NAMED])) + (", ..." if len(names) > _NAMED else "")
+            raise CutsError(message, hint=f"It has cuts of {listed}: call the recording so, or change the name there.")
         return found
 
     def digest(self, recording: str) -> str | None:

@@ -62,6 +62,11 @@ class ByRecording(Generic[_Item]):
             self._through[node].append(name)
         self._whole[node].append(name)
 
+    @property
+    def names(self) -> list[str]:
+        """What the table calls its recordings."""
+        return list(self._items)
+
     def expect(self, recordings: Iterable[str]) -> None:
         """Takes the paths of all recordings. A name or path that two of them share matches neither."""
         given = [(tuple(_from_root(recording)), recording) for recording in recordings]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from specdec_cli import __version__
 from specdec_cli.captioner import Captioner
@@ -13,6 +13,7 @@ from specdec_cli.config import Config
 from specdec_cli.config.yaml_file import write_yaml
 from specdec_cli.errors import ConfigError
 from specdec_cli.evaluate.text_scores import in_another_language
+from specdec_cli.format import points, with_ends
 from specdec_cli.journal import Watch
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import Reference, counted
@@ -22,6 +23,8 @@ from specdec_cli.tune.recording import StoredRecordings, Trace
 from specdec_cli.tune.replay import Candidate, candidates
 from specdec_cli.tune.tuning_plan import TuningPlan, groups_of, require_clips, split
 from specdec_cli.types import Interval
+
+_LEAST_GAIN: Final = 0.01  # share of the quality; where an interval ends below, no gain is worth looking for
 
 
 def tune(
@@ -58,9 +61,10 @@ def tune(
     runs, held_out = _confirm(_variants(captioner, chosen), held_out, quality, journal, watch)
     alone = Baselines.of(held_out, quality, plan.seed)
     ends, best = alone.gap(alone.cloud), best_of(runs, alone, plan)
-    points = tuple(outcome.point(alone) for outcome in runs)
-    gains = [point.gain for point in points if point.gate != "random" and (point.spent[plan.cost] or 0) <= plan.budget]
-    needed = clips_needed(max(gains, key=lambda gain: gain.value, default=None), len(traces))
+    rows = tuple(outcome.point(alone) for outcome in runs)
+    gains = [point.gain for point in rows if point.gate != "random" and (point.spent[plan.cost] or 0) <= plan.budget]
+    largest = max(gains, key=lambda gain: gain.value, default=None)
+    needed = clips_needed(largest, len(traces))
     return Tuning(
         measure=quality.measure,
         clips=len(traces),
@@ -73,10 +77,10 @@ def tune(
         edge_quality=ends.edge,
         cloud_quality=ends.cloud,
         gap=ends.gap,
-        confirmed=points,
+        confirmed=rows,
         recommended=best.point(alone) if best else None,
-        reason=None if best else _reason(plan, needed, points),
-        clips_needed=None if best or _dearer(points, plan) else needed,
+        reason=None if best else _reason(plan, needed, rows, largest),
+        clips_needed=None if best or _dearer(rows, plan) else needed,
         attributes=quality.judged,
         notes=[*quality.notes(), *counted(answers), *in_another_language(answers, language)],
     )
@@ -115,21 +119,29 @@ def clips_needed(difference: Interval | None, clips: int) -> int | None:
     return max(math.ceil(rough / ten) * ten, clips + 1)
 
 
-def _dearer(points: Sequence[TunedPoint], plan: TuningPlan) -> list[tuple[float, str]]:
+def _dearer(rows: Sequence[TunedPoint], plan: TuningPlan) -> list[tuple[float, str]]:
     """The settings whose gain is certain but whose cost is above the budget: their shares of the cost, and names."""
-    certain = (point for point in points if point.gate != "random" and (point.gain.low or 0.0) > 0)
+    certain = (point for point in rows if point.gate != "random" and (point.gain.low or 0.0) > 0)
     shares = ((point.spent[plan.cost], point.label) for point in certain)
     return [(share, label) for share, label in shares if share is not None and share > plan.budget]
 
 
-def _reason(plan: TuningPlan, needed: int | None, points: Sequence[TunedPoint]) -> str:
-    """Why nothing is recommended, and which budget or number of recordings would be enough."""
+def _reason(plan: TuningPlan, needed: int | None, rows: Sequence[TunedPoint], largest: Interval | None) -> str:
+    """Why nothing is recommended, and which budget or number of recordings would be enough.
+
+    `largest`: the largest gain within the budget; None: no setting lies within it.
+    """
     reason = f"No setting within a budget of {plan.cost}={plan.budget:g} is measurably better than the edge alone"
-    if dearer := _dearer(points, plan):
+    if dearer := _dearer(rows, plan):
         share, label = min(dearer)
         return f"{reason}. {label} is: --budget {plan.cost}={math.ceil(100 * share) / 100:g} allows it."
+    if largest is None:
+        return f"{reason}: none keeps within it."
+    if needed is None and (largest.high or 0.0) > _LEAST_GAIN:
+        gain = with_ends(largest, points, " points")
+        return f"{reason}: the largest gain is {gain}. That is too uncertain to decide by: tune on more recordings."
     if needed is None:
-        return f"{reason}. If that is what it seems, more recordings like these would not change it: use --mode edge."
+        return f"{reason}, and more recordings like these would hardly change it: use --mode edge."
     return f"{reason}. If the largest gain is what it seems, some {needed:,} recordings would show it."
 
 

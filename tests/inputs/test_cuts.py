@@ -52,8 +52,9 @@ def test_cuts_that_name_no_recording_are_of_one(tmp_path, name, text):
     cuts = Cuts.read(tmp_path / name)
     cuts.expect(["x/other.wav", "x/talk.wav"])
     assert [cut.text for cut in cuts.of("x/talk.wav")] == ["hi"]
-    with pytest.raises(CutsError, match="has no cuts of"):
+    with pytest.raises(CutsError, match="has no cuts of") as caught:
         cuts.of("x/other.wav")
+    assert "It has cuts of talk" in caught.value.hint
 
     with pytest.raises(ReferencesError, match=r"may be x/talk\.wav or y/talk\.wav"):
         Cuts.read(tmp_path / name).expect(["x/talk.wav", "y/talk.wav"])

@@ -5,7 +5,7 @@ import pytest
 from specdec_cli import format as figures
 from specdec_cli import times
 from specdec_cli.figure_tables import Cell, measured
-from specdec_cli.types import Interval
+from specdec_cli.types import Interval, Measured
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,11 @@ def test_a_cell_has_the_figure_and_the_ends_of_its_interval():
     assert measured(Interval(value=0.5, low=None, high=None)) == measured(0.5) == Cell("50.0%")
     assert measured(3, figures.whole) == Cell("3")
     assert measured(None) == Cell("—")
+
+
+def test_what_cannot_be_measured_is_named_once():
+    voice = Measured(f0_median_hz=158.3, f0_range_st=None, level_dbfs=-26.0, rate_per_s=4.5, pause_share=None)
+    assert figures.measured(voice)[-2:] == ["4.50 syllables/s", "not measurable: range, pauses"]
+    whisper = Measured(f0_median_hz=None, f0_range_st=None, level_dbfs=-40.0, rate_per_s=None, pause_share=0.1)
+    assert figures.measured(whisper) == ["unvoiced", "level -40.0 dBFS", "pauses 10.0%", "not measurable: rate"]
+    assert figures.measured(Measured()) == ["unvoiced"]

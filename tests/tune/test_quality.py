@@ -10,6 +10,7 @@ from specdec_cli.tune.outcomes import Baselines, CaptionQuality, SettingOutcome
 from specdec_cli.tune.replay import Candidate
 from specdec_cli.tune.tuning import _reason
 from specdec_cli.tune.tuning_plan import TuningPlan
+from specdec_cli.types import Interval
 from tests.tune.recorded import trace_of
 
 TEXTS = {
@@ -58,8 +59,19 @@ def test_a_setting_whose_gain_is_certain_beyond_the_budget_is_named_with_its_cos
     by = quality(**LABELS)
     dear, base = outcome(by, 1, 0.624), alone(by)
     assert best_of([dear], base, PLAN) is None
-    assert _reason(PLAN, 90, [dear.point(base)]) == (
+    gain = dear.point(base).gain
+    assert _reason(PLAN, 90, [dear.point(base)], gain) == (
         "No setting within a budget of clips=0.5 is measurably better than the edge alone. entropy 1, k 3 is: "
         "--budget clips=0.63 allows it."
     )
-    assert "some 90 recordings would show it" in _reason(PLAN, 90, [outcome(by, 2, 0.1).point(base)])
+    assert "some 90 recordings would show it" in _reason(PLAN, 90, [outcome(by, 2, 0.1).point(base)], gain)
+
+
+def test_no_gain_on_few_recordings_is_uncertain_and_none_on_many_is_none():
+    wide, narrow = Interval(value=0.0, low=-0.222, high=0.4), Interval(value=-0.01, low=-0.02, high=0.004)
+    assert _reason(PLAN, None, [], wide) == (
+        "No setting within a budget of clips=0.5 is measurably better than the edge alone: the largest gain is "
+        "+0.0 points (-22.2 to +40.0). That is too uncertain to decide by: tune on more recordings."
+    )
+    assert _reason(PLAN, None, [], narrow).endswith("would hardly change it: use --mode edge.")
+    assert _reason(PLAN, None, [], None).endswith("none keeps within it.")
