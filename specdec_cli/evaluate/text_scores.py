@@ -40,7 +40,7 @@ def describe(texts: Collection[str], lexicon: Lexicon, language: Language) -> bo
     """Whether reference texts describe how somebody speaks, and are not the words that were spoken.
 
     They do if the lexicon reads a class in at least `_DESCRIBING` of the different texts: in 90% of the captions that
-    people wrote for SECap, and in at most 28% of what is said in four corpora (docs/compare.md).
+    people wrote for SECap, and in at most 28% of what is said in four corpora (docs/benchmarks.md).
     """
     different = {*texts}
     telling = sum(any(lexicon.labels(text, language).values()) for text in different)
