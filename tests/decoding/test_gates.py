@@ -49,6 +49,15 @@ def test_gates(gate, threshold, escalates):
     assert state.values == pytest.approx([figure])
 
 
+@pytest.mark.parametrize(("gate", "threshold"), [("entropy", 0.75), ("margin", 0.3), ("logprob", -0.6)])
+def test_one_unsure_token_escalates_the_block(gate, threshold):
+    state = _read(Gate(gate, threshold))
+    assert state.escalates
+    assert [_read(Gate(gate, threshold), ROWS[at : at + 1], IDS[at : at + 1]).escalates for at in (0, 1)].count(
+        True
+    ) == 1
+
+
 @pytest.mark.parametrize(
     ("groups", "nats"),
     [
