@@ -105,7 +105,7 @@ class Box:
             except (SpecdecError, KeyboardInterrupt, Killed) as end:
                 error = end.with_traceback(None)  # whose frames hold the lock of a process that is gone
                 error.__context__ = error.__cause__ = None
-        if not disk.dead and self.output.is_file() and self.output.stat().st_ino != inode:
+        if error is None and not disk.dead and self.output.is_file() and self.output.stat().st_ino != inode:
             assert disk.synced(self.output), "a file that takes another's place is not on the disk"
         disk.dead = False
         return Ended(code, error, errors.getvalue(), given)

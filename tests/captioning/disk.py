@@ -4,6 +4,7 @@ import errno
 import io
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +94,10 @@ class Disk:
             if str(path).endswith(".lock"):
                 _require_held(path)
             if os.path.lexists(path):
-                self.call("unlink")
-            self._unlink(path, **named)
+                with suppress(Killed):
+                    self.call("unlink")
+            if not self.dead:
+                self._unlink(path, **named)
 
     def _file_class(disk) -> type[io.FileIO]:
         class Watched(io.FileIO):
