@@ -214,24 +214,24 @@ class Captioner:
         item, count, pieces = item or InputFile(recording.path), len(recording.cuts), recording.pieces(skip)
         digest = None if self.reader.cuts is None else self.reader.cuts.digest(recording.path)
         while True:
-            started = time.perf_counter()
-            if (cut := next(pieces, None)) is None:
+            begun = time.perf_counter()
+            if (piece := next(pieces, None)) is None:
                 return
-            clip = self.shared.started(recording, cut, item, digest, measures=self.measures)
+            started = self.shared.started(recording, piece, item, digest, measures=self.measures)
             prompts: Prompts | None = None
-            error: SpecdecError | None = cut.fault or self._refusal(clip)
+            error: SpecdecError | None = piece.fault or self._refusal(started)
             if error is None:
                 try:
-                    prompts = self.pair.prompts(self.config, cut.samples, clip.prompt)
+                    prompts = self.pair.prompts(self.config, piece.samples, started.prompt)
                 except Exception as unforeseen:
                     error = as_specdec_error(unforeseen, _log)
-            audio_s = recording.decode_s / count + time.perf_counter() - started
+            audio_s = recording.decode_s / count + time.perf_counter() - begun
             sound: Grounding | None = None  # measured at its first use, unless it was before
-            if prompts is not None and (self.lexicon.measured or clip.measured is not None):
-                measuring = partial(measure, cut.samples, self.sampling_rate, recording.levels.get(cut.channel))
-                words = None if clip.flags else self.class_words
-                sound = Grounding(self.lexicon, clip.language, measuring, words, known=clip.measured)
-            yield Run(self, clip, prompts, audio_s, error, sound)
+            if prompts is not None and (self.lexicon.measured or started.measured is not None):
+                measuring = partial(measure, piece.samples, self.sampling_rate, recording.levels.get(piece.channel))
+                words = None if started.flags else self.class_words
+                sound = Grounding(self.lexicon, started.language, measuring, words, known=started.measured)
+            yield Run(self, started, prompts, audio_s, error, sound)
 
     def _refusal(self, clip: Started) -> AudioContentError | None:
         """Why the settings refuse to caption a clip; None if they do not."""

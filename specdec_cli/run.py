@@ -46,7 +46,7 @@ class Run:
 
     Args:
         models: its models and settings.
-        clip: the fields of its transcript that are known before.
+        started: the fields of its transcript that are known before.
         prompts: of both models; None: there is nothing to caption, and `error` is the reason.
         audio_s: time of decoding the audio and computing its features, seconds.
         sound: checks the caption's claims; None: nothing does.
@@ -55,13 +55,13 @@ class Run:
     def __init__(
         self,
         models: RunModels,
-        clip: Started,
+        started: Started,
         prompts: Prompts | None,
         audio_s: float,
         error: SpecdecError | None,
         sound: Grounding | None,
     ) -> None:
-        self.clip, self.prompts, self.error, self.sound = clip, prompts, error, sound
+        self.started, self.prompts, self.error, self.sound = started, prompts, error, sound
         self._models, self._audio_s, self._processor = models, audio_s, models.pair.processor
         self.tokens = list[Token]()  # committed so far
         self._rounds = list[Round]()
@@ -89,7 +89,7 @@ class Run:
 
     def failed(self, error: SpecdecError) -> Transcript:
         """The transcript of the clip with `error` in place of a caption."""
-        return error_transcript(**{**dict(self.clip), "error": error})
+        return error_transcript(**{**dict(self.started), "error": error})
 
     def updates(self, engine: Engine | None = None) -> Generator[Update]:
         """The updates. `engine` makes the forwards together with those of other clips."""
@@ -99,7 +99,7 @@ class Run:
             raise self.error or DecodingError("this run was begun before", hint="Make another one of the recording.")
         text = ""
         began = time.perf_counter(), time.process_time()
-        yield Update(self.clip, EventText())
+        yield Update(self.started, EventText())
         if self.sound is not None and engine is None:
             self.sound.begin()  # with an engine, other clips keep the cores busy
         loop = models.pair.loop(
@@ -109,11 +109,11 @@ class Run:
             engine=engine,
             top_n=KEPT if models.scorer else 0,
             synonyms=models.synonyms,
-            language=self.clip.language,
-            instruction=self.clip.prompt,
+            language=self.started.language,
+            instruction=self.started.prompt,
             sound=self.sound,
         )
-        with closing(loop.run()) as events:
+        with closing(loop.events()) as events:
             for event in events:
                 if isinstance(event, Finished):
                     yield Update(event, self._write_transcript(event, text, began))
@@ -133,7 +133,7 @@ class Run:
 
         `began`: wall clock and CPU time at the start, seconds.
         """
-        models, clip, language, sound = self._models, self.clip, self.clip.language, self.sound
+        models, clip, language, sound = self._models, self.started, self.started.language, self.sound
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
         alone = threading.current_thread() is threading.main_thread()  # in a batch each clip has another thread
         caption, claims = models.caption_rules.caption(text), None
@@ -147,7 +147,7 @@ class Run:
         if models.scorer is not None and clip.has_speech:
             lexicon = models.scorer.lexicon
             labels = lexicon.labels(caption, language) if sound is None else sound.labels(caption)
-            scores = models.scorer.scores(self.tokens, self._processor.text, language, labels)
+            scores = models.scorer.class_scores(self.tokens, self._processor.text, language, labels)
             found |= {"labels": labels, "emotions": lexicon.emotions(caption, language), "scores": scores}
             found["needs_review"] = needs_review(labels, scores)
         wrong = any(claim.agrees is False for claim in claims or ())

@@ -62,4 +62,4 @@ def decode(
 ) -> tuple[list[Block], Finished]:
     """Runs one clip through the loop: its rounds and its end."""
     made = None if cloud_prompt is None else lambda: cloud_prompt
-    return collect(pair.loop(config, (edge_prompt, made), gate, engine=engine).run())
+    return collect(pair.loop(config, (edge_prompt, made), gate, engine=engine).events())

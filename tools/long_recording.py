@@ -25,7 +25,7 @@ import soundfile
 import typer
 
 from specdec_cli.audio import open_recording
-from specdec_cli.audio.levels import runs_of
+from specdec_cli.audio.levels import stretches_of
 from specdec_cli.audio.prosody import HOP, speech_activity
 from specdec_cli.captioner import Captioner
 from specdec_cli.captioning.local import LocalBackend
@@ -86,7 +86,9 @@ def active(samples: Waveform) -> list[tuple[int, int]]:
     spectrum = np.fft.rfft(samples.astype(np.float64))
     spectrum[: int(np.ceil(LOWEST_HZ * len(samples) / SAMPLE_RATE))] = 0
     heard = np.fft.irfft(spectrum, len(samples))
-    return [(int(start), int(end)) for start, end in HOP * runs_of(speech_activity(heard.astype(np.float32)).active)]
+    return [
+        (int(start), int(end)) for start, end in HOP * stretches_of(speech_activity(heard.astype(np.float32)).active)
+    ]
 
 
 def choose(data: Path, count: int, rng: np.random.Generator) -> list[Clip]:

@@ -110,7 +110,7 @@ def measure(
             started = time.process_time()
             if profile:
                 profiler.enable()
-            *_, finished = loop.run()
+            *_, finished = loop.events()
             profiler.disable()
             taken.append((time.process_time() - started - edge.spent_s - cloud.spent_s) * 1e3 / tokens)
             assert isinstance(finished, Finished)

@@ -74,7 +74,7 @@ def read_clips(captioner: Captioner, files: Sequence[str]) -> list[BenchClip]:
         edge, cloud = run.prompts or (None, None)
         assert edge is not None
         assert cloud is not None
-        clips.append(BenchClip(run.clip.file, run.clip.duration_s, edge, cloud(), run.sound))
+        clips.append(BenchClip(run.started.file, run.started.duration_s, edge, cloud(), run.sound))
     return clips
 
 
@@ -125,7 +125,7 @@ def caption(captioner: Captioner, clip: BenchClip) -> CaptionTiming:
 
 def drive(loop: Loop, built_ms: float = 0.0) -> CaptionTiming:
     """Runs a loop, which took `built_ms` to put together, to its end."""
-    *events, finished = loop.run()
+    *events, finished = loop.events()
     assert isinstance(finished, Finished)
     rounds = tuple(event for event in events if isinstance(event, Block))
     edge, cloud = (work or ModelWork() for work in (finished.edge, finished.cloud))

@@ -39,8 +39,8 @@ def active_level_dbfs(power: Powers) -> float | None:
     return 10.0 * float(np.log10(power[found].mean())) if found.any() else None
 
 
-def runs_of(mask: Mask) -> npt.NDArray[np.intp]:
-    """Start and stop of each run of True in a mask [n], shape (runs, 2)."""
+def stretches_of(mask: Mask) -> npt.NDArray[np.intp]:
+    """Start and stop of each stretch of True in a mask [n], shape (stretches, 2)."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
     return edges.reshape(-1, 2)
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from specdec_cli.audio.levels import FLOOR_DBFS, SILENCE_DBFS, runs_of
+from specdec_cli.audio.levels import FLOOR_DBFS, SILENCE_DBFS, stretches_of
 from specdec_cli.audio.samples import AudioPiece, Floats
 
 _MARGIN_S: Final = 0.08  # of the pauses on either side, added to an utterance
@@ -225,7 +225,7 @@ class _Rows:
 def _stretches(on: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Begin and end of each run of true items; runs less than `_PAUSE` apart are joined."""
     joined: list[tuple[int, int]] = []
-    for begin, end in runs_of(on).tolist():
+    for begin, end in stretches_of(on).tolist():
         if joined and begin - joined[-1][1] < _PAUSE:
             joined[-1] = joined[-1][0], end
         else:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import soxr
 from numpy.lib.stride_tricks import sliding_window_view
 
-from specdec_cli.audio.levels import ACTIVE_WITHIN_DB, FLOOR_DBFS, Mask, active, runs_of
+from specdec_cli.audio.levels import ACTIVE_WITHIN_DB, FLOOR_DBFS, Mask, active, stretches_of
 from specdec_cli.types import Measured
 
 SAMPLE_RATE: Final = 16_000  # of all samples here, Hz
@@ -124,15 +124,15 @@ def speech_activity(samples: Samples) -> Activity:
 def _active(power: npt.NDArray[np.floating], within_db: float) -> tuple[Mask, float]:
     """Active frames, and the share of pauses between the first and the last of them."""
     found = active(power, within_db)
-    runs = runs_of(found)
-    lengths = runs[:, 1] - runs[:, 0]
-    for start, stop in runs[lengths < _SHORTEST_BLIP]:
+    stretches = stretches_of(found)
+    lengths = stretches[:, 1] - stretches[:, 0]
+    for start, stop in stretches[lengths < _SHORTEST_BLIP]:
         found[start:stop] = False
-    runs = runs[lengths >= _SHORTEST_BLIP]
-    if not len(runs):
+    stretches = stretches[lengths >= _SHORTEST_BLIP]
+    if not len(stretches):
         return found, 0.0
-    gaps = runs[1:, 0] - runs[:-1, 1]
-    return found, float(gaps[gaps >= _SHORTEST_PAUSE].sum() / (runs[-1, 1] - runs[0, 0]))
+    gaps = stretches[1:, 0] - stretches[:-1, 1]
+    return found, float(gaps[gaps >= _SHORTEST_PAUSE].sum() / (stretches[-1, 1] - stretches[0, 0]))
 
 
 def f0_contour(samples: Samples, hop: int = HOP) -> Array:

@@ -99,4 +99,4 @@ class ReadAhead:
 
 def _counted_s(ready: Ready) -> float:
     """The seconds that it counts while it waits: the length of its clip, at least 1."""
-    return max(ready.run.clip.duration_s, 1.0) if isinstance(ready, Prepared) else 1.0
+    return max(ready.run.started.duration_s, 1.0) if isinstance(ready, Prepared) else 1.0

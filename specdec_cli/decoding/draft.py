@@ -49,9 +49,9 @@ class LocalDrafter:
 
     is_remote: ClassVar[bool] = False
 
-    def __init__(self, scores: NextScores, top_n: int = 0) -> None:
-        self.scores, self.session, self.stop_ids = scores, scores.session, scores.stop_ids
-        self._settings, self._top_n = scores.pipeline.settings, top_n
+    def __init__(self, next_scores: NextScores, top_n: int = 0) -> None:
+        self.next_scores, self.session, self.stop_ids = next_scores, next_scores.session, next_scores.stop_ids
+        self._settings, self._top_n = next_scores.pipeline.settings, top_n
         self._generator = torch.Generator().manual_seed(self._settings.seed)
         # on a CPU with a large vocabulary evidence is fetched token by token, and holds the choice as well
         self._reads_each = reads_each_row(self.session.model.device, self.session.vocab_size)
@@ -64,29 +64,29 @@ class LocalDrafter:
     def propose(
         self, text: Sequence[int], k: int, state: GateState, enough: Enough | None = None, top_k: int | None = None
     ) -> Draft:
-        started_ms, block, ended = self.scores.clock_ms, _Block([*text], top_k), False
+        started_ms, block, ended = self.next_scores.clock_ms, _Block([*text], top_k), False
         checks, end, written = state.stops or enough is not None, len(text) + k, block.written
         draws = top_k is not None or self._settings.sampling
         while len(written) < end and not ended:
-            row = self.scores.after(written)
+            row = self.next_scores.after(written)
             steps = min(self._unread(written, checks=checks), end - len(written))
             self._steps(block, row, steps, draws=draws)
             if steps > 1 or checks or self._reads_each:
                 ended = self._read(block, state, enough)
                 continue
-            written.append(self.scores.fetched(block.chosen[-1]) if draws else self.scores.row(written).id)
+            written.append(self.next_scores.fetched(block.chosen[-1]) if draws else self.next_scores.row(written).id)
             ended = written[-1] in self.stop_ids
         if block.rows:
             self._read(block, state, None)
-        self.scores.tail = written
+        self.next_scores.tail = written
         return Draft(
             tuple(written[len(text) :]),
             tuple(block.read) if self._settings.sampling else None,
             state,
             state.reason,
-            self.scores.clock_ms - started_ms,
+            self.next_scores.clock_ms - started_ms,
             tuple(block.likeliest),
-            self.scores.banned(len(text), len(written)),
+            self.next_scores.banned(len(text), len(written)),
         )
 
     def close(self) -> None:
@@ -95,9 +95,9 @@ class LocalDrafter:
     def _unread(self, written: list[int], *, checks: bool) -> int:
         """How many tokens may be drafted before the host reads them; each but the first is fed from the device."""
         most = UNREAD_TOKENS.get(self.session.model.device.type, _ON_A_GPU)
-        if most == 1 or self.scores.sound is not None or not self.session.can_step or self.session.fed != written:
+        if most == 1 or self.next_scores.sound is not None or not self.session.can_step or self.session.fed != written:
             return 1  # the sound judges each row by the tokens before it
-        return min(most, _CHECKED if checks else _GUESSED if self.scores.guesses else most)
+        return min(most, _CHECKED if checks else _GUESSED if self.next_scores.guesses else most)
 
     def _steps(self, block: _Block, row: torch.Tensor, count: int, *, draws: bool) -> None:
         """Chooses `count` tokens on the device, the first one by its row [1, vocab], each but the last being fed."""
@@ -105,7 +105,7 @@ class LocalDrafter:
         for at in range(count):
             if at:
                 text.append(UNREAD)
-                row = self.scores.step(text, block.chosen[-1])
+                row = self.next_scores.step(text, block.chosen[-1])
             if block.top_k is not None:
                 floor = row.topk(min(block.top_k, row.shape[-1])).values[:, -1:]
                 row = row.masked_fill(row < floor, -torch.inf)
@@ -120,13 +120,13 @@ class LocalDrafter:
         """Fetches the chosen tokens with their evidence; drops those after an end; returns whether there is an end."""
         written, listed = block.written, max(CANDIDATES, self._top_n)
         drawn = torch.cat(block.chosen) if block.states else None
-        rows = self.scores.figures(block.rows, listed, ids=drawn, doubt=True, groups=state.gate.summed)
+        rows = self.next_scores.figures(block.rows, listed, ids=drawn, doubt=True, groups=state.gate.summed)
         known = len(written) - block.start - len(state.evidence)  # of these tokens the host has read the first ones
         if len(rows) - known > 1:
-            self.scores.fill_in([row.token for row in rows[known:-1]])
+            self.next_scores.fill_in([row.token for row in rows[known:-1]])
         kept, ended = 0, False
         for kept, row in enumerate(rows, start=1):
-            self.scores.require_finite([row])
+            self.next_scores.require_finite([row])
             unsure = state.add(TokenEvidence.of(row))
             if self._top_n:
                 block.likeliest.append(named(row.candidates[: self._top_n]))

@@ -44,7 +44,7 @@ class Loop:
         self._prefilled = set[Decider]()  # models whose prefill was reported
         self._began = 0.0  # `time.perf_counter`, without the time that the reader of the events takes
 
-    def run(self) -> Generator[Event, None, None]:
+    def events(self) -> Generator[Event, None, None]:
         """Yields a Prefill per model, a Block per round, and Finished. Closing it cancels what is running."""
         self._began, ttft_ms, index = time.perf_counter(), 0.0, 0
         try:

@@ -172,7 +172,7 @@ class Pair:
         gate = replace(gate or Gate.of(config), generator=gate_generator(config, edge_prompt))
         sound = sound if sound is not None and sound.attributes else None
         banned = None if sound is None else sound.banned
-        scores = partial(self.scores, config, engine=engine, instruction=instruction, banned=banned)
+        next_scores = partial(self.next_scores, config, engine=engine, instruction=instruction, banned=banned)
         remote = partial(RemoteClip, config=config, vocab_size=self.vocab_size, top_n=top_n, sound=sound)
         drafter: Drafter | None = None
         verifier: Verifier | None = None
@@ -182,19 +182,19 @@ class Pair:
                 summed = synonyms if gate.name == "class-entropy" else NO_SYNONYMS
                 drafter = self.edge.drafter(remote(lambda: edge_prompt, stop_ids=drafts_end, synonyms=summed))
             else:
-                drafter = LocalDrafter(scores("edge", edge_prompt, drafts_end), top_n)
+                drafter = LocalDrafter(next_scores("edge", edge_prompt, drafts_end), top_n)
         if mode != "edge":
             assert self.cloud is not None and cloud_prompt is not None  # noqa: PT018
             if self.cloud.is_remote:
                 verifier = self.cloud.verifier(remote(cloud_prompt, stop_ids=text_ends, synonyms=synonyms))
             elif mode == "cloud":  # a loaded cloud that writes alone drafts
-                drafter = LocalDrafter(scores("cloud", cloud_prompt(), text_ends), top_n)
+                drafter = LocalDrafter(next_scores("cloud", cloud_prompt(), text_ends), top_n)
             else:
-                make_scores = cache(lambda: scores("cloud", cloud_prompt(), text_ends))
+                make_next_scores = cache(lambda: next_scores("cloud", cloud_prompt(), text_ends))
                 if config.decoding.cloud_prefill == "overlap":
-                    make_scores()  # the engine closes the sessions that the clip's own thread opens
+                    make_next_scores()  # the engine closes the sessions that the clip's own thread opens
                 rules, most = config.decoding.rules, config.decoding.max_new_tokens
-                verifier = LocalVerifier(make_scores, rules, most, top_n, synonyms)
+                verifier = LocalVerifier(make_next_scores, rules, most, top_n, synonyms)
         # in lossless mode a draft is kept once the cloud has failed
         kept_ids = self.edge.processor.eos_ids if self.edge and mode in ("hybrid", "lossless") else ()
         spoken = (language or config.prompt.language) if config.closes else None
@@ -202,7 +202,7 @@ class Pair:
         prefill = CloudPrefill(config.decoding.cloud_prefill, nullcontext if engine is None else engine.step_aside)
         return Loop(drafter, verifier, gate, stop, config.decoding, prefill, top_n)
 
-    def scores(
+    def next_scores(
         self,
         config: Config,
         role: Decider,
@@ -258,10 +258,10 @@ class Pair:
                 guesses.table.learn(guesses.key, ids, [source in own for source in sources])
 
 
-def gate_generator(config: Config, clip: Prompt | None) -> torch.Generator | None:
+def gate_generator(config: Config, prompt: Prompt | None) -> torch.Generator | None:
     """The random gate's own generator, so that the gate changes no drawn token; None for every other gate."""
-    if config.gate_in_force != "random" or clip is None:
+    if config.gate_in_force != "random" or prompt is None:
         return None
     # the clip's features seed it as well: otherwise every clip would escalate the same blocks
-    audio = [clip.audio[name].detach().cpu().contiguous().numpy().tobytes() for name in sorted(clip.audio)]
+    audio = [prompt.audio[name].detach().cpu().contiguous().numpy().tobytes() for name in sorted(prompt.audio)]
     return generator_for(config.decoding.seed, b"".join(audio))

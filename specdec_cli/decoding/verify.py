@@ -28,7 +28,7 @@ class LocalVerifier:
     tokens of text.
     """
 
-    make_scores: Callable[[], NextScores]  # called when the cloud is first needed
+    make_next_scores: Callable[[], NextScores]  # called when the cloud is first needed
     rules: AcceptanceRules
     most: int
     top_n: int = 0
@@ -36,30 +36,30 @@ class LocalVerifier:
     is_remote: ClassVar[bool] = False
 
     @cached_property
-    def scores(self) -> NextScores:
+    def next_scores(self) -> NextScores:
         """The cloud's scores, with a fresh session."""
-        return self.make_scores()
+        return self.make_next_scores()
 
     @property
     def session(self) -> Session:
         """The cloud's session."""
-        return self.scores.session
+        return self.next_scores.session
 
     @property
     def work(self) -> ModelWork:
-        return self.session.work if "scores" in vars(self) else ModelWork()
+        return self.session.work if "next_scores" in vars(self) else ModelWork()
 
     @cached_property
     def _rule(self) -> AcceptanceName:
-        return self.rules.in_force(sampling=self.scores.pipeline.settings.sampling)
+        return self.rules.in_force(sampling=self.next_scores.pipeline.settings.sampling)
 
     @torch.inference_mode()
     def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        started_ms, passes = self.scores.clock_ms, self.session.work.encoder_passes
+        started_ms, passes = self.next_scores.clock_ms, self.session.work.encoder_passes
         tolerance = tie_tolerance(self.session.model.dtype)
-        proposed, draws = [*text, *draft.ids], draws_at(self.scores.pipeline.settings.seed, len(text))
-        scores = self.scores.after(proposed, len(draft.ids) + 1, guesses=run_on > 0)
-        self.scores.tail = proposed
+        proposed, draws = [*text, *draft.ids], draws_at(self.next_scores.pipeline.settings.seed, len(text))
+        scores = self.next_scores.after(proposed, len(draft.ids) + 1, guesses=run_on > 0)
+        self.next_scores.tail = proposed
         rows = self._rows(scores, draft.ids)
         if self._rule == "sampling":
             accepted, token = speculative_sampling(draft, scores, draws)
@@ -70,22 +70,22 @@ class LocalVerifier:
         written = [*proposed[: len(text) + accepted], token]
         verified = len(written)
         longest = min(verified + run_on, self.most)
-        if not self.scores.stop_ids.isdisjoint(written[len(text) :]):
+        if not self.next_scores.stop_ids.isdisjoint(written[len(text) :]):
             longest = verified
-        while len(written) < longest and written[-1] not in self.scores.stop_ids:
-            scores = self.scores.after(written)
+        while len(written) < longest and written[-1] not in self.next_scores.stop_ids:
+            scores = self.next_scores.after(written)
             decided += self._rows(scores, ())
             written.append(self._own(scores[0], decided[-1], draws))
-        ended = accepted > 0 and proposed[len(text) + accepted - 1] in self.scores.stop_ids
-        self.scores.require_finite(decided[:accepted] if ended else decided)
-        instead = self.scores.banned(len(text), len(written))
-        self.scores.drop_before(written)
+        ended = accepted > 0 and proposed[len(text) + accepted - 1] in self.next_scores.stop_ids
+        self.next_scores.require_finite(decided[:accepted] if ended else decided)
+        instead = self.next_scores.banned(len(text), len(written))
+        self.next_scores.drop_before(written)
         return Verdict(
             accepted,
             token,
             tuple(written[verified:]),
             near_ties=sum(row.ties(tolerance) for row in decided),
-            ms=self.scores.clock_ms - started_ms,
+            ms=self.next_scores.clock_ms - started_ms,
             prefilled=self.session.work.encoder_passes > passes,
             likeliest=tuple(named(row.candidates[: self.top_n]) for row in decided) if self.top_n else None,
             instead=instead,
@@ -95,7 +95,7 @@ class LocalVerifier:
         """Encodes the clip and the prompt. Scores that are not finite fail here."""
         if not self.session.is_read:
             logits = self.session.logits(())  # not within `figures`: the session counts its own time
-            self.scores.require_finite(self.scores.figures(logits, 0))
+            self.next_scores.require_finite(self.next_scores.figures(logits, 0))
 
     def close(self) -> None:
         """Nothing runs between two calls."""
@@ -105,11 +105,11 @@ class LocalVerifier:
         needed = {"rank": self.rules.rank, "prob": 1}.get(self._rule, 0)
         listed = max(self.top_n, needed)
         ids = placed([*drafted, 0], scores.device) if drafted else None
-        return self.scores.figures(scores, listed, ids=ids, spread=True, doubt=self._rule == "typical")
+        return self.next_scores.figures(scores, listed, ids=ids, spread=True, doubt=self._rule == "typical")
 
     def _own(self, scores: torch.Tensor, row: RowFigures, draws: torch.Generator) -> int:
         """The cloud's own token by its processed scores [vocab]: the most likely one, or one that is drawn."""
-        if not self.scores.pipeline.settings.sampling:
+        if not self.next_scores.pipeline.settings.sampling:
             return row.id
         return int(draw(scores.softmax(dim=-1)[None], draws))
 

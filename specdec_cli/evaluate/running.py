@@ -144,7 +144,7 @@ class Runner:
         """Captions every piece of a recording that is not captioned yet."""
         try:
             for run in captioner.runs(recording.path):
-                if not self.journal.captioned(clip_key(run.clip), mode):
+                if not self.journal.captioned(clip_key(run.started), mode):
                     for _ in run if run.error is None else ():
                         interrupts.check()
                     self.journal.add(run.finish())

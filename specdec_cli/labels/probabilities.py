@@ -56,7 +56,7 @@ class Scorer:
     lexicon: Lexicon
     calibration: Calibration | None = None
 
-    def scores(
+    def class_scores(
         self, tokens: Sequence[Token], decode: Decode, language: Language, labels: Mapping[str, str | None]
     ) -> dict[str, ClassScores]:
         """Attribute -> scores, where the tokens that name its class, and their rivals, are known.

@@ -237,7 +237,7 @@ def forward_together(wanted: Sequence[_Wanted]) -> list[_Scores]:
         model.synchronize()
         ms = (time.perf_counter() - started) * 1e3 / sum(map(len, feeds))
         found: list[_Scores] = [
-            session.scored(part, positions, len(text))
+            session.vocabulary_rows(part, positions, len(text))
             for (session, text, positions), part in zip(wanted, parts, strict=True)
         ]
     except BaseException:

@@ -78,14 +78,14 @@ class Family:
 
     def prompt(self, parts: Any, samples: Samples, instruction: str, system: str | None, placeholder: int) -> Inputs:  # noqa: ARG002
         """A clip and an instruction as ids and tensors, by transformers' processor `parts`; see `Processor.prompt`."""
-        turns = conversation(instruction, system, **self.clip(samples))
+        turns = conversation(instruction, system, **self.audio_part(samples))
         how = {"tokenize": True, "add_generation_prompt": True, "return_dict": True, "return_tensors": "pt"}
         made = parts.apply_chat_template(turns, **how)
         taken = inspect.signature(self.module_class.forward).parameters
         audio = {name: values for name, values in made.items() if name in taken and name not in _NOT_AUDIO}
         return made["input_ids"][0].tolist(), audio
 
-    def clip(self, samples: Samples) -> dict[str, Any]:
+    def audio_part(self, samples: Samples) -> dict[str, Any]:
         """A clip as a field of its part of a turn, as the processor takes it."""
         return {"audio": samples}
 
@@ -129,7 +129,7 @@ class QwenOmni(Family):
 class Voxtral(Family):
     """Voxtral. Its processor, mistral-common's, takes the clip as a base64 WAV file, and no system prompt."""
 
-    def clip(self, samples: Samples) -> dict[str, Any]:
+    def audio_part(self, samples: Samples) -> dict[str, Any]:
         """mistral-common takes the clip as a file."""
         with io.BytesIO() as file:
             soundfile.write(file, samples, 16_000, format="WAV", subtype="FLOAT")

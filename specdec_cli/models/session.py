@@ -91,7 +91,7 @@ class Session:
         except BaseException:
             self.close()  # some layers may be ahead of others
             raise
-        ended, rows = time.perf_counter(), self.scored(logits, positions, len(text))
+        ended, rows = time.perf_counter(), self.vocabulary_rows(logits, positions, len(text))
         if reading and not cache.is_croppable:
             raise CheckpointError(
                 f"{self.model.name} keeps a recurrent state, which cannot be rolled back after a rejected draft",
@@ -116,7 +116,7 @@ class Session:
         self.cache = cache
         self.fed.append(UNREAD)
         self.account(1, (time.perf_counter() - started) * 1e3, encoder_ms, passes)
-        return self.scored(logits, 1, len(self.fed))
+        return self.vocabulary_rows(logits, 1, len(self.fed))
 
     def fill_in(self, ids: Sequence[int]) -> None:
         """Fills in the ids of the last tokens that `step` has fed."""
@@ -145,7 +145,7 @@ class Session:
             del self.fed[keep:]
         return list(text[keep:])
 
-    def scored(self, logits: torch.Tensor, positions: int, text_length: int) -> torch.Tensor:
+    def vocabulary_rows(self, logits: torch.Tensor, positions: int, text_length: int) -> torch.Tensor:
         """The last `positions` rows of a forward's logits [m, rows], cut to the vocabulary."""
         rows = logits[:, : self.vocab_size]
         if self._banned.numel():

@@ -229,7 +229,7 @@ class Captions:
             transcript = run.finish()
             yield Step(piece, (transcript.caption or "")[sent:], (), transcript)
         except SpecdecError as error:
-            if sent or run.clip.pieces is None or isinstance(error, ContextError):
+            if sent or run.started.pieces is None or isinstance(error, ContextError):
                 raise
             yield Step(piece, "", (), run.failed(error), error)
 
@@ -257,7 +257,7 @@ class Captions:
 
 
 def _piece(run: Run, placeholders: Collection[int]) -> ServedPiece:
-    clip, start_s = run.clip, run.clip.start_s or 0.0
+    clip, start_s = run.started, run.started.start_s or 0.0
     edge, cloud = run.prompts or (None, None)
     prompt = edge if cloud is None or edge is not None else cloud()
     ids = () if prompt is None else prompt.ids

@@ -19,7 +19,7 @@ class HeldClip:
     """A clip that is held. Its lock is taken while a request is being answered."""
 
     id: str  # chosen by its client
-    clip: wire.ClipRequest  # the request that opened it
+    request: wire.ClipRequest  # that opened it
     verifier: LocalVerifier
     bytes: int  # most memory between two requests
     # The text up to the last verdict, and for each token whether the model chose it. A verdict replaces both at once,
@@ -37,7 +37,7 @@ class HeldClip:
 
     def learn(self) -> None:
         """Adds the text to the guesses of later clips."""
-        self.verifier.scores.learn(*self.written)
+        self.verifier.next_scores.learn(*self.written)
 
 
 class HeldClips:

@@ -86,7 +86,7 @@ class Service:
         if held is None:
             raise HTTPException(404, f"{FORGOTTEN}: no such clip is held, or no longer")
         block, distributions = wire.unpack(wire.BlockRequest, body)
-        return self._answer(held, block, self._draft(held.clip, block, distributions), started, left)
+        return self._answer(held, block, self._draft(held.request, block, distributions), started, left)
 
     async def in_thread(self, act: Callable[..., wire.Answer], id_: str, body: bytes) -> wire.Answer:
         """What `open` or `verify` answers, in a thread of its own."""
@@ -169,7 +169,7 @@ class Service:
             except (ValueError, IndexError, RuntimeError) as error:
                 # all else is the server's failure: memory, a device, scores that are not finite
                 prompt = verifier.session.prompt
-                if self._bounds.fit(prompt.ids, prompt.audio, held.clip.samples):
+                if self._bounds.fit(prompt.ids, prompt.audio, held.request.samples):
                     raise
                 what = "the model cannot read the clip: ids and tensors do not fit each other"
                 raise MalformedError(what) from error

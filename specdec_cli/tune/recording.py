@@ -80,7 +80,7 @@ def record(captioner: Captioner, path: str) -> Trace:
     return Trace(
         file=path,
         sha256=recording.sha256,
-        duration_s=run.clip.duration_s,
+        duration_s=run.started.duration_s,
         setup=setup_of(captioner),
         edge=edge,
         cloud=cloud,
@@ -120,14 +120,14 @@ def record_tracks(
     stop = StopRules(settings, cloud_ids, pair.processor.text, language, edge_ids)
     assert edge_prompt is not None and cloud_prompt is not None  # noqa: PT018  # both models take part
     lossless = config.model_copy(update={"decoding": settings})
-    scores = partial(pair.scores, lossless, banned=None if sound is None else sound.banned)
-    drafter = LocalDrafter(scores("edge", edge_prompt, edge_ids))
+    next_scores = partial(pair.next_scores, lossless, banned=None if sound is None else sound.banned)
+    drafter = LocalDrafter(next_scores("edge", edge_prompt, edge_ids))
     verifier = LocalVerifier(
-        lambda: scores("cloud", cloud_prompt(), cloud_ids), lossless.decoding.rules, settings.max_new_tokens
+        lambda: next_scores("cloud", cloud_prompt(), cloud_ids), lossless.decoding.rules, settings.max_new_tokens
     )
     gate = Gate("always")
     loop = Loop(drafter, verifier, gate, stop, settings, CloudPrefill("lazy"))
-    for _ in loop.run():
+    for _ in loop.events():
         interrupts.check()
     drafted = drafter.propose((), settings.max_new_tokens, Gate("never").open()).ids
     end = stop.first_stop(drafted, 0, kept=True)
@@ -137,7 +137,7 @@ def record_tracks(
 
 def _track(text: Sequence[int], edge: LocalDrafter, cloud: LocalVerifier, groups: Groups) -> Track:
     """The track of a text, by one more pass of each model, which gives processed scores [n, vocab]."""
-    edge_rows, cloud_rows = (_rows(text, edge.scores, groups), _rows(text, cloud.scores, None))
+    edge_rows, cloud_rows = (_rows(text, edge.next_scores, groups), _rows(text, cloud.next_scores, None))
     evidence, target = map(TokenEvidence.of, edge_rows), (row.id for row in cloud_rows)
     return Track(ids=tuple(text), edge=tuple(evidence), target=tuple(target))
 

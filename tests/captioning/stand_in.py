@@ -61,18 +61,18 @@ class StandInRun(Run):
     """The captioning of a clip. `ask` is called when it begins, and may raise what a model raises."""
 
     def __init__(self, clip: Started, error: SpecdecError | None, ask: Callable[[Started], None]) -> None:
-        self.clip, self.error, self.prompts, self._ask = clip, error, None, ask
+        self.started, self.error, self.prompts, self._ask = clip, error, None, ask
 
     def updates(self, engine: object = None) -> Iterator[Update]:
         if self.error is not None:
             raise self.error
-        self._ask(self.clip)
+        self._ask(self.started)
         yield from ()
 
     def finish(self, engine: object = None) -> Transcript:
-        assert self.clip.sha256 is not None
-        text = caption(self.clip.sha256, self.clip.start_s or 0.0, self.clip.settings["k"])
-        known = {**dict(self.clip), "error": DecodingError("none")}
+        assert self.started.sha256 is not None
+        text = caption(self.started.sha256, self.started.start_s or 0.0, self.started.settings["k"])
+        known = {**dict(self.started), "error": DecodingError("none")}
         return error_transcript(**known).model_copy(update={"error": None, "caption": text, "finish_reason": "eos"})
 
 

@@ -77,7 +77,7 @@ def test_no_clip_waits_for_the_encoder_of_another(tmp_path, monkeypatch):
     encoding = Encoding(monkeypatch, clips[0])
     ends = LocalBackend(edge, batch_size=4).decode(given(clips))
     done = [next(ends).item for _ in range(3)]
-    assert sorted(item.path for item in done) == [clip.run.clip.file for clip in clips[1:]]
+    assert sorted(item.path for item in done) == [clip.run.started.file for clip in clips[1:]]
     encoding.gate.set()
     (last,) = ends
     assert last.item is clips[0].outcome.item
@@ -90,7 +90,7 @@ def test_a_clip_whose_encoder_fails_fails_alone(tmp_path, error, monkeypatch):
     clips = prepared(edge, tmp_path, 3)
     Encoding(monkeypatch, clips[1], error("no memory for it"))
     ended = {outcome.item.path: outcome.line for outcome in LocalBackend(edge, batch_size=4).decode(given(clips))}
-    first, failed, last = (ended[clip.run.clip.file] for clip in clips)
+    first, failed, last = (ended[clip.run.started.file] for clip in clips)
     assert (first.good, last.good) == (True, True)
     assert "no memory for it" in failed.error.message
 

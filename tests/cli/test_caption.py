@@ -105,7 +105,7 @@ def test_what_nobody_foresaw_is_an_error_line_and_costs_no_other_file(specdec, r
     updates = Run.updates
 
     def break_on_second(self: Run, *given: object):
-        if self.clip.file == recordings[1]:
+        if self.started.file == recordings[1]:
             raise RuntimeError("CUDA out of memory.\nTried to allocate 2 GiB")
         return updates(self, *given)
 

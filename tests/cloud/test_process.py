@@ -117,7 +117,7 @@ def test_captions_are_those_of_one_process(process):
         assert cloud_prompt is not None
         sent, sound = partial(rounded, cloud_prompt()), away.run_samples(voice(seed), RATE).sound
         loop = pair.loop(away.config, (edge_prompt, sent), away.gate, sound=sound)
-        here = collect(loop.run())[1]
+        here = collect(loop.events())[1]
         transcript = away.run_samples(voice(seed), RATE).finish()
         ids = [id_ for round_ in transcript.rounds for id_ in round_.committed_ids]
         assert (tuple(ids), transcript.degraded) == (here.token_ids, None)

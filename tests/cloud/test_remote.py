@@ -146,13 +146,13 @@ def faulty(served: Served, fault: Fault) -> Iterator[str]:
 
 def assert_degraded(case: Case, link: VerifyClient, said: str) -> None:
     """The clip is the edge's and says why; a required cloud fails it."""
-    rounds, end = collect(far_loop(case, link).run())
+    rounds, end = collect(far_loop(case, link).events())
     assert end.degraded is not None
     assert said in end.degraded, end.degraded
     assert end.token_ids == case.but(mode="edge").run()[1].token_ids
     assert not any(round_.escalated for round_ in rounds)
     with pytest.raises(CloudError):
-        collect(far_loop(case.but(fallback="off"), link).run())
+        collect(far_loop(case.but(fallback="off"), link).events())
 
 
 @pytest.mark.parametrize("fault", few(FAULTS, 4), ids=lambda fault: fault.name)
@@ -163,7 +163,7 @@ def test_a_caption_is_right_or_says_that_it_is_degraded(case, served, fault):
         if fault.said:
             assert_degraded(case, link, fault.said)
         else:
-            rounds, end = collect(far_loop(case, link).run())
+            rounds, end = collect(far_loop(case, link).events())
             assert end.degraded is None
             assert_rounds(as_sent(case), rounds, end)
     assert time.monotonic() - started < 3 * limit_s + SLACK_S
@@ -303,7 +303,7 @@ def test_the_end_of_a_link_ends_its_calls_as_that_of_a_clip_does(case):
 
 def test_an_abandoned_stream_lets_the_server_forget_the_clip(case):
     with serving(case.cloud) as running, remote_cloud(running.url, case.edge) as link:
-        events = far_loop(case, link).run()
+        events = far_loop(case, link).events()
         next(event for event in events if getattr(event, "verdict", None))
         assert len(running.service.clips) == 1
         events.close()
@@ -323,11 +323,11 @@ def test_a_server_that_failed_is_left_alone_for_a_while(case, served):
     with faulty(served, hung) as url, remote_cloud(url, case.edge, retry_s=600.0) as link:
         patient, link.config = link.config, link.config.model_copy(update={"timeout_s": 2.0})
         for _ in range(3):
-            assert collect(far_loop(case, link).run())[1].degraded is not None
+            assert collect(far_loop(case, link).events())[1].degraded is not None
         assert link.failure is not None
         assert len(asked) == 1
         link.config, link.connection.url, link.failed_at = patient, served.url, -600.0
-        assert_wire(case, collect(far_loop(case, link).run()))
+        assert_wire(case, collect(far_loop(case, link).events()))
         assert link.failure is None
 
 
@@ -376,9 +376,9 @@ def test_a_server_takes_as_long_a_caption_as_a_model_here(case, served):
 
 def test_a_processor_of_its_own_makes_the_prompts(case, served):
     with remote_cloud(served.url, case.cloud, own=True) as link:
-        assert_wire(case, collect(far_loop(case, link).run()))
+        assert_wire(case, collect(far_loop(case, link).events()))
 
 
 def test_a_prompt_without_a_recording_is_refused(case, served):
     with remote_cloud(served.url, case.edge) as link, pytest.raises(DecodingError, match="needs the recording"):
-        collect(far_loop(replace(case, cloud_prompt=replace(case.cloud_prompt, waveform=None)), link).run())
+        collect(far_loop(replace(case, cloud_prompt=replace(case.cloud_prompt, waveform=None)), link).events())

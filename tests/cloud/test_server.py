@@ -85,7 +85,7 @@ def honest_caption(served: Served, case: Case, monkeypatch: pytest.MonkeyPatch) 
     """A caption over the wire, as right as ever."""
     monkeypatch.setenv("SPECDEC_TEST_TOKEN", TOKEN)
     with remote_cloud(served.url, case.edge, token_env="SPECDEC_TEST_TOKEN") as link:
-        assert_wire(case, collect(far_loop(case, link).run()))
+        assert_wire(case, collect(far_loop(case, link).events()))
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1]])
@@ -310,7 +310,7 @@ def test_a_failing_model_is_not_the_clips_fault(case, served, failure, status, s
         assert (found, said in detail(answer)) == (status, True), answer
         failing.setenv("SPECDEC_TEST_TOKEN", TOKEN)
         with remote_cloud(served.url, case.edge, token_env="SPECDEC_TEST_TOKEN", retry_s=60.0) as link:
-            ends = [collect(far_loop(case.but(fallback="on"), link).run())[1].degraded or "" for _ in range(2)]
+            ends = [collect(far_loop(case.but(fallback="on"), link).events())[1].degraded or "" for _ in range(2)]
         assert said in ends[0]
         assert "was not called again" in ends[1]  # the next clips do not wait for it
     honest_caption(served, case, monkeypatch)
@@ -327,7 +327,7 @@ def test_the_budget_counts_what_a_clip_holds(case):
                 good["block"] = {"text": [], "draft": [3] * 30, "run_on": 20}
                 assert call(served, "PUT", session, framed(good, features))[0] == 200
                 (held,) = served.service.clips._held.values()
-                scores = held.verifier.scores._rows
+                scores = held.verifier.next_scores._rows
                 assert len(scores) <= guess_tokens
                 assert scores.untyped_storage().nbytes() == scores.nbytes
                 prompt = held.verifier.session.prompt

@@ -129,7 +129,7 @@ def run(pair: Pair, of: VllmCase, listed: Listed | None = None) -> tuple[list[Bl
             return answer
 
         loop.drafter.requests.scored = noted
-    return collect(loop.run())
+    return collect(loop.events())
 
 
 class Fed:
@@ -161,8 +161,8 @@ def fed(of: VllmCase, listed: Listed) -> tuple[list[Block], Finished]:
     mine, theirs = (prompt(model.processor, of.clip, of.instruction) for model in (edge(KIND), cloud()))
     loop = here.loop(of.config, (mine, lambda: theirs), Gate.of(of.config), sound=of.grounding)
     assert isinstance(loop.drafter, LocalDrafter)
-    loop.drafter.session = loop.drafter.scores.session = Fed(listed, here.vocab_size)
-    return collect(loop.run())
+    loop.drafter.session = loop.drafter.next_scores.session = Fed(listed, here.vocab_size)
+    return collect(loop.events())
 
 
 def replaced(rounds: Sequence[Block]) -> list[int | None]:

@@ -49,7 +49,7 @@ def test_deferred_drafts_of_which_nothing_stands_take_a_few_forwards_a_token():
     edge = certain({"^": "a", "a": "b", "b": "a", "c": "a"})
     cloud = certain(dict.fromkeys("^abc", "c"))
     loop = table_loop(edge, cloud, gate="always", defer=True, loop_period=0, max_new_tokens=100)
-    rounds, finished = collect(loop.run())
+    rounds, finished = collect(loop.events())
     assert len(rounds) == len(finished.token_ids) == 100
     assert len(rounds[0].draft_ids) == MOST_DEFERRED
     assert finished.edge.forwards <= MOST_DEFERRED + (PER_TOKEN + 1) * 100
@@ -65,7 +65,7 @@ def test_an_edge_that_costs_more_than_it_can_gain_is_not_asked_where_the_cloud_w
 def test_a_verification_that_also_reads_the_clip_has_its_share_of_the_forward():
     case = make_case(5, mode="lossless", k=3, loop_period=0, max_new_tokens=9, min_new_tokens=9)
     loop = case.loop()
-    for event in loop.run():
+    for event in loop.events():
         if isinstance(event, Block):
             break
     work, verdict = loop.verifier.work, event.verdict
@@ -79,12 +79,12 @@ def test_where_nothing_is_drafted_the_cloud_writes_a_few_tokens():
     edge, sure, undecided = certain({"^": "d"}), certain(CHAIN), TableModel(torch.zeros(8, 8))
     alone = {"mode": "lossless", "k": "auto", "cost_ratio": 5.0, "loop_period": 0}
     for budget in range(1, 9):
-        rounds, finished = collect(table_loop(edge, sure, max_new_tokens=budget, **alone).run())
+        rounds, finished = collect(table_loop(edge, sure, max_new_tokens=budget, **alone).events())
         assert spelled(edge, finished.token_ids) == "abcdef"[:budget]
         assert all(round_.escalated and not round_.draft_ids for round_ in rounds)
         assert {source for round_ in rounds for source in round_.source} == {"cloud"}
         assert max(len(round_.committed_ids) for round_ in rounds) <= SOLO_BLOCK
         assert finished.edge.forwards == 0
         assert finished.cloud.fed_tokens <= budget + 2, "what cannot be committed is not generated"
-    rounds, _ = collect(table_loop(edge, undecided, max_new_tokens=4, **alone).run())
+    rounds, _ = collect(table_loop(edge, undecided, max_new_tokens=4, **alone).events())
     assert [(len(round_.committed_ids), round_.verdict and round_.verdict.near_ties) for round_ in rounds] == [(4, 4)]

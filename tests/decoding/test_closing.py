@@ -31,18 +31,18 @@ def worded(chain: str, after: str = "") -> TableModel:
 def test_a_refusal_and_another_language_wake_the_cloud(edge, language, reason, way):
     good = "cd" if language == "zh" else "ef"
     given = {"closing": "on", "language": language, "gate": "never", **way}
-    rounds, finished = collect(table_loop(worded(edge, good), cloud := worded(good), **given).run())
+    rounds, finished = collect(table_loop(worded(edge, good), cloud := worded(good), **given).events())
     assert (rounds[0].reason, rounds[0].accepted) == (reason, 0)
     assert cloud.processor.text(finished.token_ids) == SPOKEN[good[0]] + SPOKEN[good[1]]
 
-    silent, _ = collect(table_loop(worded(edge, good), worded(good), **given | {"closing": "off"}).run())
+    silent, _ = collect(table_loop(worded(edge, good), worded(good), **given | {"closing": "off"}).events())
     assert not any(round_.escalated for round_ in silent)
 
 
 def test_the_same_fault_of_the_clouds_stands():
     given: dict[str, Any] = {"closing": "on", "language": "zh", "gate": "never", "k": 2}
     edge, cloud = worded("abc"), worded("abc")
-    rounds, finished = collect(table_loop(edge, cloud, **given).run())
+    rounds, finished = collect(table_loop(edge, cloud, **given).events())
     assert [round_.reason for round_ in rounds] == ["refusal", None]
     assert cloud.processor.text(finished.token_ids) == "抱歉，我无法判断情绪。语气平静，"
 

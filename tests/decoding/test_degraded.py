@@ -64,7 +64,7 @@ def test_the_edge_writes_on_alone(mode, answers, prefill):
     for number in range(90_000, 90_008):
         case = make_case(number, mode=mode, loop_period=0, max_new_tokens=14, cloud_prefill=prefill, fallback="on")
         loop, verifier = failing_after(answers, case)
-        rounds, finished = collect(loop.run())
+        rounds, finished = collect(loop.events())
         assert verifier.closed == 1
         if verifier.calls <= answers:
             assert finished.degraded is None
@@ -95,7 +95,7 @@ def _assert_edge_wrote_the_rest(case: Case, rounds: list[Block], finished: Finis
 def test_in_an_adaptive_lossless_run_the_edge_drafts_on_where_the_cloud_wrote_alone():
     lengths = {"max_new_tokens": 18, "min_new_tokens": 18, "loop_period": 0}
     case = make_case(90_300, mode="lossless", k="auto", cost_ratio=5.0, fallback="on", **lengths)
-    rounds, finished = collect(failing_after(1, case)[0].run())
+    rounds, finished = collect(failing_after(1, case)[0].events())
     assert not rounds[0].draft_ids
     assert finished.finish_reason == "max_tokens"
     assert all(round_.draft_ids and round_.committed_ids for round_ in rounds[1:])
@@ -109,7 +109,7 @@ def test_lossless_promises_the_clouds_text_and_fails_without_it(error, prefill):
     case = make_case(90_100, mode="lossless", cloud_prefill=prefill, **fixed)
     loop, verifier = failing_after(1, case, error)
     with pytest.raises(type(error), match=str(error)):
-        list(loop.run())
+        list(loop.events())
     assert verifier.closed == 1
     assert loop.text
 
@@ -117,24 +117,24 @@ def test_lossless_promises_the_clouds_text_and_fails_without_it(error, prefill):
 def test_another_error_ends_a_clip_that_may_degrade():
     case = make_case(90_150, mode="lossless", max_new_tokens=18, min_new_tokens=18, loop_period=0, fallback="on")
     with pytest.raises(DecodingError, match="a bug"):
-        list(failing_after(1, case, DecodingError("a bug"))[0].run())
+        list(failing_after(1, case, DecodingError("a bug"))[0].events())
 
 
 def test_an_early_prefill_that_fails_counts_too():
     case = make_case(90_200, mode="hybrid", cloud_prefill="early")
     loop, verifier = failing_after(0, case)
-    _, finished = collect(loop.run())
+    _, finished = collect(loop.events())
     assert finished.degraded == REASON
     assert verifier.calls == 0
     with pytest.raises(CloudError, match=REASON):
-        list(failing_after(0, case.but(fallback="off"))[0].run())
+        list(failing_after(0, case.but(fallback="off"))[0].events())
 
 
 def test_a_prefill_beside_the_edge_that_fails_costs_nothing_until_a_block_escalates():
     case = make_case(90_200, mode="hybrid", cloud_prefill="overlap", gate="never", loop_period=0)
-    _, finished = collect(failing_after(0, case)[0].run())
+    _, finished = collect(failing_after(0, case)[0].events())
     assert finished.degraded is None
-    _, finished = collect(failing_after(0, case.but(gate="always"))[0].run())
+    _, finished = collect(failing_after(0, case.but(gate="always"))[0].events())
     assert finished.degraded == REASON
 
 
@@ -148,7 +148,7 @@ def test_a_loop_of_the_edge_is_left_without_the_cloud():
         )
         assert isinstance(loop.verifier, LocalVerifier)
         loop.verifier = Failing(loop.verifier, 0)
-        ends.add(collect(loop.run())[1].finish_reason)
+        ends.add(collect(loop.events())[1].finish_reason)
     assert "eos" in ends
 
 
@@ -168,9 +168,9 @@ def test_an_edge_that_fails_on_the_way_out_of_a_loop(fallback):
     loop.drafter.propose = failing
     if fallback == "auto":
         with pytest.raises(EdgeError):
-            collect(loop.run())
+            collect(loop.events())
         return
-    blocks, finished = collect(loop.run())
+    blocks, finished = collect(loop.events())
     assert len(failures) == 1, "an edge that failed is not asked again"
     assert finished.degraded == "the edge does not answer; from there on the cloud wrote alone"
     assert {token.source for token in blocks[-1].tokens} == {"cloud"}

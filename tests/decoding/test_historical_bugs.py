@@ -32,7 +32,7 @@ def test_a_block_advances_the_cache_once():
     """Drafting and then "updating the context" fed a block twice; the cache ran ahead of the text: ABABAB."""
     edge = certain({"^": "a", "a": "b", "b": "c", "c": "d", "d": ""})
     sure = certain({"^": "a", "a": "b", "b": "c", "c": "d", "d": ""})
-    _, finished = collect(table_loop(edge, sure, mode="lossless", k=2).run())
+    _, finished = collect(table_loop(edge, sure, mode="lossless", k=2).events())
     assert spelled(edge, finished.token_ids) == "abcd"
     for model in (edge, sure):
         positions = [position for position, _ in model.fed]
@@ -43,7 +43,7 @@ def test_the_seed_of_a_block_is_the_tail_of_the_text():
     """A stale `last_token_id` seeded the block after a correction: 78685, 78685, 78685."""
     edge = certain({"^": "a", "a": "a", "c": "d", "d": ""})  # says "aaa" until it is told otherwise
     sure = certain({"^": "a", "a": "c", "c": "d", "d": ""})
-    rounds, finished = collect(table_loop(edge, sure, mode="lossless", k=3).run())
+    rounds, finished = collect(table_loop(edge, sure, mode="lossless", k=3).events())
     assert spelled(edge, finished.token_ids) == "acd"
     assert spelled(edge, rounds[0].committed_ids) == "ac"
     assert spelled(edge, rounds[1].draft_ids) == "d", "the second block must set out from the correction"
@@ -54,9 +54,9 @@ def test_an_ngram_ban_stops_abab():
     model = TableModel(torch.tensor([[0.0] * 6] * 6))
     model.table[0, 2] = model.table[3, 2] = 5.0  # ^ -> a, b -> a
     model.table[2, 3] = 5.0  # a -> b
-    _, free = collect(table_loop(model, None, k=4, max_new_tokens=8, loop_period=0).run())
+    _, free = collect(table_loop(model, None, k=4, max_new_tokens=8, loop_period=0).events())
     assert spelled(model, free.token_ids) == "abababab"
-    _, banned = collect(table_loop(model, None, k=4, max_new_tokens=8, loop_period=0, no_repeat_ngram=2).run())
+    _, banned = collect(table_loop(model, None, k=4, max_new_tokens=8, loop_period=0, no_repeat_ngram=2).events())
     text = spelled(model, banned.token_ids)
     bigrams = [text[i : i + 2] for i in range(len(text) - 1)]
     assert len(bigrams) == len(set(bigrams))
@@ -94,14 +94,14 @@ def test_a_row_that_no_text_needs_does_not_fail_a_clip(cloud_says, settings):
     cloud = certain(cloud_says, size=5)
     mode = "hybrid" if "acceptance" in settings else "lossless"
     always = {"mode": mode, "gate": "always", "k": 4, "no_repeat_ngram": 1, **settings}
-    _, finished = collect(table_loop(edge, cloud, **always).run())
+    _, finished = collect(table_loop(edge, cloud, **always).events())
     assert spelled(edge, finished.token_ids) == ("abc" if settings.get("acceptance") else "".join(cloud_says)[1:])
 
 
 def test_stop_rules_do_not_shorten_a_draft():
     """They ran inside the draft and cut blocks short; they belong to committed text."""
     edge = certain({"^": "a", "a": "b", "b": "c", "c": "d", "d": "e", "e": ""})
-    rounds, finished = collect(table_loop(edge, None, k=4, stop_strings=("b",)).run())
+    rounds, finished = collect(table_loop(edge, None, k=4, stop_strings=("b",)).events())
     assert spelled(edge, rounds[0].draft_ids) == "abcd"
     assert spelled(edge, finished.token_ids) == "ab"
     assert finished.finish_reason == "stop_string"
@@ -111,7 +111,7 @@ def test_a_loop_does_not_truncate_a_caption_that_the_cloud_can_save():
     """A loop detector that stops costs the rest of the caption."""
     edge = certain({"^": "a", "a": "a", "c": "d", "d": ""})
     sure = certain({"^": "a", "a": "c", "c": "d", "d": ""})
-    rounds, finished = collect(table_loop(edge, sure, mode="hybrid", gate="never", k=5).run())
+    rounds, finished = collect(table_loop(edge, sure, mode="hybrid", gate="never", k=5).events())
     assert rounds[0].reason == "loop"
     assert spelled(edge, finished.token_ids) == "acd"
     assert finished.finish_reason == "eos"
@@ -122,7 +122,7 @@ def test_the_default_entropy_threshold_stops_bad_blocks():
     assert DEFAULT_THRESHOLDS["entropy"] <= 2.5
     flat = TableModel(torch.zeros(20, 20))  # ln 20 = 3.0 nats at every token
     sure = certain({"^": "c", "c": ""}, size=20)
-    rounds, _ = collect(table_loop(flat, sure, mode="hybrid", gate="entropy").run())
+    rounds, _ = collect(table_loop(flat, sure, mode="hybrid", gate="entropy").events())
     assert rounds[0].escalated
     assert Gate.of(settings(gate="entropy")).threshold == DEFAULT_THRESHOLDS["entropy"]
 
@@ -140,7 +140,7 @@ def test_neither_model_says_what_the_other_cannot():
     padded.table[:, 7] = 99.0  # a padding row that would win everywhere
     for drafter, verifier in ((edge, padded), (padded, edge)):
         for mode in ("lossless", "hybrid", "cloud", "edge"):
-            _, finished = collect(table_loop(drafter, verifier, mode=mode, gate="always").run())
+            _, finished = collect(table_loop(drafter, verifier, mode=mode, gate="always").events())
             assert spelled(edge, finished.token_ids) == "cd"
 
 

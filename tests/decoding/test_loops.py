@@ -44,7 +44,7 @@ def test_the_edge_alone_breaks_out_by_sampling():
     edge = certain({"^": "a", "a": "b", "b": "a", "c": ""}, margin=3.0)
     ends = set()
     for seed in range(20):
-        rounds, finished = collect(table_loop(edge, None, k=4, seed=seed, max_new_tokens=40).run())
+        rounds, finished = collect(table_loop(edge, None, k=4, seed=seed, max_new_tokens=40).events())
         ends.add(finished.finish_reason)
         assert not any(round_.escalated for round_ in rounds)
         assert RULE.end(finished.token_ids[:-1], 0) is None, "only the last token may complete a loop"
@@ -53,7 +53,7 @@ def test_the_edge_alone_breaks_out_by_sampling():
 
 def test_a_loop_that_survives_the_break_ends_the_clip():
     stubborn = certain({"^": "a", "a": "b", "b": "a"}, margin=60.0)
-    _, finished = collect(table_loop(stubborn, None, k=4).run())
+    _, finished = collect(table_loop(stubborn, None, k=4).events())
     assert finished.finish_reason == "loop"
     assert spelled(stubborn, finished.token_ids) == "ababab"
 
@@ -62,7 +62,7 @@ def test_the_edge_breaks_a_loop_that_the_cloud_confirmed():
     edge = certain({"^": "a", "a": "b", "b": "a", "c": ""}, margin=2.0)
     sure = certain({"^": "a", "a": "b", "b": "a"}, margin=60.0)
     reasons = {
-        collect(table_loop(edge, sure, mode="hybrid", gate="never", k=4, seed=seed).run())[1].finish_reason
+        collect(table_loop(edge, sure, mode="hybrid", gate="never", k=4, seed=seed).events())[1].finish_reason
         for seed in range(20)
     }
     assert "eos" in reasons
@@ -73,7 +73,7 @@ def test_the_clouds_own_text_is_never_bent(mode):
     looping = certain({"^": "a", "a": "b", "b": "a"}, margin=3.0)
     for k in range(1, 9):
         loop = table_loop(certain({"^": "a"}), looping, mode=mode, k=k)
-        _, finished = collect(loop.run())
+        _, finished = collect(loop.events())
         assert spelled(looping, finished.token_ids) == "ababab"
         assert finished.finish_reason == "loop"
 
@@ -93,7 +93,7 @@ def test_a_loop_that_the_cloud_confirms_ends_within_three_repetitions(cut):
     for period in range(1, 9):
         letters = string.ascii_lowercase[:period]
         loop = table_loop(cycle(letters), cycle(letters), gate="never", max_new_tokens=128, **cut)
-        rounds, finished = collect(loop.run())
+        rounds, finished = collect(loop.events())
         assert [round_.reason for round_ in rounds if round_.escalated] == ["loop"], letters
         assert finished.finish_reason == "loop", letters
         assert len(finished.token_ids) <= 3 * max(period, 2) + 1, spelled(cycle(letters), finished.token_ids)
@@ -110,7 +110,7 @@ def test_a_loop_of_the_clouds_corrections_ends_within_three_repetitions(cut):
         edge = cycle("".join(units) + "z", **{unit[-1]: unit[0] for unit in units})
         leads = {unit[-1]: after[0] for unit, after in zip(units, [*units[1:], "z"], strict=True)}
         cloud = cycle("".join(units) + "z", **leads)
-        _, finished = collect(table_loop(edge, cloud, gate="never", max_new_tokens=1000, **cut).run())
+        _, finished = collect(table_loop(edge, cloud, gate="never", max_new_tokens=1000, **cut).events())
         text = finished.token_ids
         assert finished.finish_reason == "loop", spelled(edge, text)
         assert len(text) <= 3 * (3 * letters + 1) + 8, spelled(edge, text)

@@ -46,7 +46,7 @@ def bans(measured: Measured = FAST) -> Grounding:
 def ran(edge: TableModel | None, cloud: TableModel | None, **given: Any) -> tuple[list[Block], Finished, str]:
     """Rounds, end, and the letters of the text."""
     sound = given.pop("sound", bans())
-    rounds, finished = collect(table_loop(edge, cloud, sound=sound, **{"gate": "never"} | given).run())
+    rounds, finished = collect(table_loop(edge, cloud, sound=sound, **{"gate": "never"} | given).events())
     return rounds, finished, Letters(8).decode(finished.token_ids)
 
 
@@ -120,9 +120,9 @@ def test_a_row_is_judged_once_and_only_when_it_is_used(monkeypatch):
     model = saying(SLOW_FIRST)
     loop = table_loop(model, None, sound=sound, guess_tokens=5)
     assert loop.drafter is not None
-    scores = loop.drafter.scores
+    scores = loop.drafter.next_scores
     assert isinstance(scores, NextScores)
     vocabulary = Letters(8).get_vocab()
     scores.learn([vocabulary[letter] for letter in "abef"], [True] * 4)  # a guess that the sound proves wrong
-    collect(loop.run())
+    collect(loop.events())
     assert judged == ["", *(read([vocabulary[letter] for letter in "acef"[:end]]) for end in range(1, 5))]

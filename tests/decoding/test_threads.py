@@ -25,7 +25,7 @@ def test_a_failed_clip_leaves_no_thread():
     case = make_case(90_100, max_new_tokens=18, loop_period=0, **OVERLAP)
     for _ in range(5):
         with pytest.raises(CloudError):
-            list(failing_after(0, case)[0].run())
+            list(failing_after(0, case)[0].events())
     assert set(threading.enumerate()) <= before
 
 
@@ -33,7 +33,7 @@ def test_an_abandoned_stream_ends_its_thread():
     before = set(threading.enumerate())
     for number in range(133_000, 133_004):
         loop = make_case(number, max_new_tokens=18, loop_period=0, **OVERLAP).loop()
-        events = loop.run()
+        events = loop.events()
         next(events)
         events.close()
         assert set(threading.enumerate()) <= before
@@ -54,7 +54,7 @@ def test_the_number_of_torch_threads_holds_beside_the_loop():
         prefill()
 
     verifier.prefill = counting
-    collect(loop.run())
+    collect(loop.events())
     assert seen == [torch.get_num_threads()]
 
 
@@ -70,7 +70,7 @@ def test_no_circle_holds_a_finished_clip(mode, prefill):
     gc.collect()
     gc.disable()
     try:
-        collect(loop.run())
+        collect(loop.events())
         del loop
         assert [ref() for ref in held] == [None] * len(held)
     finally:
@@ -107,5 +107,5 @@ def test_other_clips_wait_for_no_answer_of_a_remote_model(mode, monkeypatch):
             watch(owner, name)
     loop = case.loop()
     loop.prefill.step_aside = releasing
-    collect(loop.run())
+    collect(loop.events())
     assert (outside, called) == ([], {"propose", "prefill", "verify"})

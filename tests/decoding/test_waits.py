@@ -49,7 +49,7 @@ def waits(monkeypatch: pytest.MonkeyPatch, *, listens: bool, **settings: float) 
     assert run.prompts is not None
     loop = speaker.pair.loop(speaker.config, run.prompts, speaker.gate, sound=run.sound if listens else None)
     with counted() as calls:
-        *_, finished = loop.run()
+        *_, finished = loop.events()
     assert isinstance(finished, Finished)
     assert len(finished.token_ids) == 34
     return calls

@@ -46,7 +46,7 @@ def found(
 def scores(language: Language, tokens: Sequence[Token], spelling: Spelling) -> dict[str, ClassScores]:
     """Attribute -> scores."""
     labels = LEXICON.labels(spelling.decode([token.id for token in tokens]), language)
-    return Scorer(LEXICON).scores(tokens, spelling.decode, language, labels)
+    return Scorer(LEXICON).class_scores(tokens, spelling.decode, language, labels)
 
 
 def shares(known: ClassScores) -> dict[str, float]:

@@ -130,7 +130,7 @@ class Case:
 
     def decode(self, engine: Engine | None = None) -> Ran:
         """The same, but the run is not kept."""
-        blocks, finished = collect(self.loop(engine).run())
+        blocks, finished = collect(self.loop(engine).events())
         if self.config.decoding.guess_tokens:
             tokens = [token for block in blocks for token in block.tokens]
             ids, sources = [token.id for token in tokens], [token.source for token in tokens]
@@ -152,7 +152,7 @@ class Case:
         rng, text = random.Random(self.number), [random.Random(self.number).randrange(256) for _ in range(500)]
         if memory == "another's" and cloud is not None:
             mode = rng.choice(("edge", "cloud"))
-            text = list(collect(self.but(mode=mode, acceptance=None).loop().run())[1].token_ids)
+            text = list(collect(self.but(mode=mode, acceptance=None).loop().events())[1].token_ids)
         for guesses in filter(None, (edge, cloud)):
             guesses.table.learn(guesses.key, text, [True] * len(text))
         return self

@@ -132,7 +132,7 @@ def test_slots_change_no_round(clips, spare, monkeypatch):
 
     def run(case: Case, models: Engine) -> Any:
         if case is batch[1]:
-            next(case.loop(models).run())  # its first round, and then it is abandoned
+            next(case.loop(models).events())  # its first round, and then it is abandoned
             return None
         return case.run(models)
 
@@ -162,7 +162,7 @@ def test_one_forward_serves_all_clips_that_wait_for_it(sizes):
     read, together = threading.Barrier(6, action=sizes.clear), threading.Barrier(6)
 
     def run(case: Case, models: Engine) -> Any:
-        events = case.loop(models).run()
+        events = case.loop(models).events()
         first = next(events)  # the first block is committed
         with models.step_aside():
             read.wait(TIMEOUT_S)
@@ -279,7 +279,7 @@ def test_a_clip_closed_half_way_leaves_the_others_going():
     def abandoned(case: Case, models: Engine) -> Any:
         if case is not batch[1]:
             return case.run(models)
-        events = case.loop(models).run()
+        events = case.loop(models).events()
         for event in events:
             if isinstance(event, Block):
                 break
@@ -304,7 +304,7 @@ def test_closing_ends_every_clip_with_a_typed_error(mode):
     def run() -> None:
         try:
             with models.clip():
-                collect(case.loop(models).run())
+                collect(case.loop(models).events())
         except SpecdecError as error:
             errors.append(error)
 
@@ -328,7 +328,7 @@ def test_the_serving_thread_keeps_no_finished_clip():
     with Engine() as models:
         loop = case.loop(models)
         with models.clip():
-            collect(loop.run())
+            collect(loop.events())
             sessions = [weakref.ref(part.session) for part in (loop.drafter, loop.verifier)]
             caches = [weakref.ref(ref().cache) for ref in sessions]
         del loop

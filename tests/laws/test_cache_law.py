@@ -108,7 +108,7 @@ def once_case(number: int) -> Case:
 def clean_law(case: Case) -> str | None:
     """After every round each cache holds a prefix of the text, with something left to feed."""
     loop = case.remember().loop()
-    for event in loop.run():
+    for event in loop.events():
         if isinstance(event, Block):
             for session in sessions_of(loop):
                 _assert_clean(session, loop.text)
@@ -148,7 +148,7 @@ def test_a_clip_that_ends_while_the_cloud_reads_it_counts_that_work():
 
     case.cloud.forward = slow
     try:
-        for event in loop.run():
+        for event in loop.events():
             if isinstance(event, Block):
                 assert reading.wait(120)
                 for session in sessions_of(loop):
@@ -182,11 +182,11 @@ def test_a_clip_interrupted_in_a_forward_can_be_decoded_again(monkeypatch):
 
         monkeypatch.setattr(Cache, "update", breaking)
         try:
-            list(loop.run())
+            list(loop.events())
         except KeyboardInterrupt:
             interrupted += 1
         monkeypatch.setattr(Cache, "update", update)
         again = case.loop()  # the same sessions, from the start
         again.drafter, again.verifier = loop.drafter, loop.verifier
-        assert collect(again.run())[1].token_ids == expected
+        assert collect(again.events())[1].token_ids == expected
     assert interrupted == 4

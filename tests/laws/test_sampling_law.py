@@ -51,7 +51,7 @@ def _sampled(edge: TableModel, cloud: TableModel, k: int, temperature: float) ->
         loop = table_loop(
             edge, cloud, mode="lossless", k=k, temperature=temperature, seed=seed, max_new_tokens=LENGTH, loop_period=0
         )
-        text = collect(loop.run())[1].token_ids
+        text = collect(loop.events())[1].token_ids
         counts[text] = counts.get(text, 0) + 1
     return counts
 

@@ -101,7 +101,7 @@ def over_the_wire(servers, law) -> Any:
 
     def run(name: str, cases: Any) -> None:
         def check(case: Case) -> str | None:
-            return assert_wire(case, collect(far_loop(case, servers.link(case)).run()))
+            return assert_wire(case, collect(far_loop(case, servers.link(case)).events()))
 
         law(f"wire: {name}", cases, check)
 
@@ -138,7 +138,7 @@ def test_captions_that_close(over_the_wire):
 
 def test_a_cloud_alone_writes_what_it_would_write_here(servers, law):
     def check(case: Case) -> str | None:
-        rounds, finished = collect(far_loop(case, servers.link(case)).run())
+        rounds, finished = collect(far_loop(case, servers.link(case)).events())
         assert {source for round_ in rounds for source in round_.source} == {"cloud"}
         here = as_sent(case)
         assert_best(here, finished, cloud_oracle(here), here.cloud.processor.eos_ids)
@@ -153,7 +153,7 @@ def test_nothing_is_generated_past_the_limit_of_tokens(servers):
     for number in range(76_000, 76_010):
         lengths = {"max_new_tokens": 5 + number % 3, "guess_tokens": 0}
         case = make_case(number, mode="lossless", k="auto", cost_ratio=9.0, loop_period=0, **lengths)
-        _, far = collect(far_loop(case, servers.link(case)).run())
+        _, far = collect(far_loop(case, servers.link(case)).events())
         _, here = as_sent(case).run()
         assert far.token_ids == here.token_ids
         assert (far.cloud.forwards, far.cloud.fed_tokens) == (here.cloud.forwards, here.cloud.fed_tokens), number
@@ -168,7 +168,7 @@ def test_settings_that_are_left_open_are_the_servers_own(servers):
         before = generation.repetition_penalty
         generation.repetition_penalty = 1.7
         try:
-            assert_wire(case, collect(far_loop(case, servers.link(case)).run()))
+            assert_wire(case, collect(far_loop(case, servers.link(case)).events()))
         finally:
             generation.repetition_penalty = before
 
@@ -183,7 +183,7 @@ def test_clips_in_flight_together_disturb_each_other_in_nothing(servers):
 
         def decode(case: Case, link: VerifyClient, models: Engine) -> tuple[list[Block], Finished]:
             with models.clip():
-                return collect(far_loop(case, link, models).run())
+                return collect(far_loop(case, link, models).events())
 
         with Engine() as models, ThreadPoolExecutor(len(cases)) as pool:
             futures = [pool.submit(decode, case, link, models) for case, link in zip(cases, links, strict=True)]
@@ -195,10 +195,10 @@ def test_clips_in_flight_together_disturb_each_other_in_nothing(servers):
 
 def test_the_clip_goes_out_once_and_only_if_a_block_escalates(servers):
     case = make_case(72_000, mode="hybrid", gate="entropy", threshold=1e9, loop_period=0)
-    _, end = collect(far_loop(case, servers.link(case)).run())
+    _, end = collect(far_loop(case, servers.link(case)).events())
     assert (end.cloud.bytes_up, end.cloud.encoder_passes) == (0, 0)
     case = case.but(threshold=0.0, max_new_tokens=12, k=2)
-    rounds, end = collect(far_loop(case, servers.link(case)).run())
+    rounds, end = collect(far_loop(case, servers.link(case)).events())
     asked = [round_.verdict for round_ in rounds if round_.verdict is not None and round_.escalated]
     features = 2 * case.cloud_prompt.audio["input_features"].numel()
     assert end.cloud.encoder_passes == 1
@@ -214,7 +214,7 @@ def test_a_server_guesses_from_the_captions_that_it_has_finished(mode):
     with serving(case.cloud) as served, remote_cloud(served.url, case.edge) as link:
         forwards, texts = [], set()
         for _ in range(3):
-            _, finished = collect(far_loop(case, link).run())
+            _, finished = collect(far_loop(case, link).events())
             assert finished.degraded is None
             forwards.append(finished.cloud.forwards)
             texts.add(finished.token_ids)

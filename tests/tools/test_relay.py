@@ -19,7 +19,7 @@ def test_a_round_trip_takes_its_time_and_so_do_the_features():
         started = time.perf_counter()
         link.probe()
         assert time.perf_counter() - started >= RTT_MS / 1e3
-        rounds, end = collect(far_loop(case, link).run())
+        rounds, end = collect(far_loop(case, link).events())
     assert_wire(case, (rounds, end))
     verdicts = [block.verdict for block in rounds if block.verdict is not None]
     times = [verdict.network_ms for verdict in verdicts if verdict.network_ms is not None]

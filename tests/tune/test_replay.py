@@ -29,7 +29,7 @@ def test_an_exact_replay_is_what_a_run_does():
             continue
         gated = {"gate": gate, "threshold": threshold, "stop_drafting": stop}
         drafted = {"k": k, "groups": GROUPS, "max_new_tokens": LENGTH, "loop_period": 0}
-        rounds, finished = collect(table_loop(*table_pair(pair), mode="hybrid", **gated, **drafted).run())
+        rounds, finished = collect(table_loop(*table_pair(pair), mode="hybrid", **gated, **drafted).events())
         asked = sum(round_.escalated for round_ in rounds)
         exact += 1
         partly += 0 < asked < len(rounds)
