@@ -24,7 +24,7 @@ def tasks(count: int) -> Iterator[Task]:
 
 
 def clip(task: Task, duration_s: float = 1.0) -> Prepared:
-    run = SimpleNamespace(clip=SimpleNamespace(duration_s=duration_s))
+    run = SimpleNamespace(started=SimpleNamespace(duration_s=duration_s))
     return Prepared(Outcome(task.item), run)
 
 

@@ -153,7 +153,7 @@ def test_a_joint_forward_whose_scoring_fails_leaves_its_neighbours_right(graphs,
     sessions, text = [Session(model, clip, 20) for clip in clips], [65, 66, 67, 68]
     for session in sessions:
         session.prefill()
-    scored, calls = Session.scored, list[Session]()
+    scored, calls = Session.vocabulary_rows, list[Session]()
 
     def failing(session: Session, *args: Any) -> torch.Tensor:
         calls.append(session)
@@ -161,7 +161,7 @@ def test_a_joint_forward_whose_scoring_fails_leaves_its_neighbours_right(graphs,
             raise torch.OutOfMemoryError("out of memory")
         return scored(session, *args)
 
-    monkeypatch.setattr(Session, "scored", failing)
+    monkeypatch.setattr(Session, "vocabulary_rows", failing)
     found = _forward([(session, text, 2) for session in sessions])
     for clip, session, scores in zip(clips, sessions, found, strict=True):
         assert session.length == len(clip.ids) + len(text)

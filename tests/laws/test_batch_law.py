@@ -216,7 +216,7 @@ def test_scores_that_turn_bad_in_a_joint_forward_fail_their_clip_alone(monkeypat
     batch = batch_of(
         620, 4, mode="edge", acceptance=None, max_new_tokens=12, min_new_tokens=12, stop_strings=(), sentences=None
     )
-    scored = Session.scored
+    scored = Session.vocabulary_rows
 
     def spoiling(session: Session, logits: torch.Tensor, positions: int, text_length: int) -> torch.Tensor:
         if session.prompt is spoiled and text_length > 4:
@@ -225,7 +225,7 @@ def test_scores_that_turn_bad_in_a_joint_forward_fail_their_clip_alone(monkeypat
 
     spoiled = replace(batch[2].edge_prompt)
     batch[2] = replace(batch[2], edge_prompt=spoiled)
-    monkeypatch.setattr(Session, "scored", spoiling)
+    monkeypatch.setattr(Session, "vocabulary_rows", spoiling)
     seen = decode_together(batch, 4)
     assert isinstance(seen[2], DecodingError)
     assert not any(isinstance(seen[at], SpecdecError) for at in (0, 1, 3))
