@@ -108,3 +108,10 @@ def data() -> Path:
 def samples() -> Path:
     """Folder of the sample clips."""
     return ROOT / "samples"
+
+
+@pytest.fixture(autouse=True)
+def uninterrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test begins with a signal that another one obeyed: a command would leave the process at its end."""
+    monkeypatch.setattr("specdec_cli.interrupts._asked", None)
+    monkeypatch.setattr("specdec_cli.interrupts._obeyed", False)

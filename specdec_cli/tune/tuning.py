@@ -127,14 +127,14 @@ def _dearer(rows: Sequence[TunedPoint], plan: TuningPlan) -> list[tuple[float, s
 
 
 def _reason(plan: TuningPlan, needed: int | None, rows: Sequence[TunedPoint], largest: Interval | None) -> str:
-    """Why nothing is recommended, and which budget or number of recordings would be enough.
+    """Why nothing is recommended, and which setting above the budget or how many recordings would be.
 
     `largest`: the largest gain within the budget; None: no setting lies within it.
     """
     reason = f"No setting within a budget of {plan.cost}={plan.budget:g} is measurably better than the edge alone"
     if dearer := _dearer(rows, plan):
         share, label = min(dearer)
-        return f"{reason}. {label} is: --budget {plan.cost}={math.ceil(100 * share) / 100:g} allows it."
+        return f"{reason}. {label} is, at {plan.cost}={share:.2f}: allow more than that, or set this gate yourself."
     if largest is None:
         return f"{reason}: none keeps within it."
     if needed is None and (largest.high or 0.0) > _LEAST_GAIN:

@@ -61,8 +61,8 @@ def test_a_setting_whose_gain_is_certain_beyond_the_budget_is_named_with_its_cos
     assert best_of([dear], base, PLAN) is None
     gain = dear.point(base).gain
     assert _reason(PLAN, 90, [dear.point(base)], gain) == (
-        "No setting within a budget of clips=0.5 is measurably better than the edge alone. entropy 1, k 3 is: "
-        "--budget clips=0.63 allows it."
+        "No setting within a budget of clips=0.5 is measurably better than the edge alone. entropy 1, k 3 is, "
+        "at clips=0.62: allow more than that, or set this gate yourself."
     )
     assert "some 90 recordings would show it" in _reason(PLAN, 90, [outcome(by, 2, 0.1).point(base)], gain)
 
