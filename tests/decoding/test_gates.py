@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from specdec_cli.decoding.gate import Gate, GateState
+from specdec_cli.decoding.gate import Gate, GateState, crosses
 from specdec_cli.decoding.pair import gate_generator
 from specdec_cli.decoding.rows import CANDIDATES, Groups, TokenEvidence, read
 from specdec_cli.errors import DecodingError
@@ -47,6 +47,12 @@ def test_gates(gate, threshold, escalates):
     assert [token.entropy for token in state.evidence] == pytest.approx([0.5004024])
     figure = {"margin": 0.6, "logprob": math.log(0.8)}.get(gate, 0.5004024)
     assert state.values == pytest.approx([figure])
+
+
+def test_a_figure_at_its_threshold_escalates():
+    assert crosses("entropy", 0.5, 0.5)
+    assert crosses("margin", 0.5, 0.5)
+    assert not crosses("random", 0.0, 0.0)
 
 
 @pytest.mark.parametrize(("gate", "threshold"), [("entropy", 0.75), ("margin", 0.3), ("logprob", -0.6)])

@@ -46,6 +46,12 @@ def test_n_sentences_end_the_text_at_the_same_token_for_every_k():
         assert stop == (6, "sentences")
 
 
+def test_no_text_is_longer_than_allowed():
+    rules = StopRules(settings(max_new_tokens=4).decoding, [0], lambda got: "")
+    assert rules.first_stop([1] * 3, 0) is None
+    assert rules.first_stop([1] * 4, 3) == rules.first_stop([1] * 9, 2) == (4, "max_tokens")
+
+
 @pytest.mark.slow
 def test_stop_strings_end_where_transformers_would_end():
     for number in range(93_000, 93_016):
