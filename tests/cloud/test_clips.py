@@ -23,7 +23,7 @@ from tests.support.models import tiny_model
 def held(id_: str, learnt: list[str], size: int = 1) -> HeldClip:
     rows: Any = SimpleNamespace(learn=lambda *_: learnt.append(id_))
     clip: Any = None
-    return HeldClip(id_, clip, SimpleNamespace(scores=rows), size)
+    return HeldClip(id_, clip, SimpleNamespace(next_scores=rows), size)
 
 
 def test_a_clip_that_finds_no_room_costs_no_other_clip():
