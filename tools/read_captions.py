@@ -98,7 +98,7 @@ def main(
     references: Annotated[Path | None, typer.Option(help="What people decided: print how often that agrees.")] = None,
 ) -> None:
     """Print the readings of texts, or how often they agree with those of people."""
-    lexicon, readings = Lexicon.load(), []
+    lexicon, readings = Lexicon.read(), []
     for line in lines_of(texts):
         reading = read(line, lexicon)
         if references is None:

@@ -69,7 +69,7 @@ def main(
     output: Annotated[Path | None, typer.Option(help="Calibration file to write.")] = None,
 ) -> None:
     """Print the calibration error of each attribute and mode, per cent; with --output, fit temperatures."""
-    table = References.read(references, lexicon=Lexicon.load())
+    table = References.read(references, lexicon=Lexicon.read())
     own = [(run, list(decisions([(run, table.of(run))]))) for run in transcripts_of(transcripts)]
     groups = defaultdict[tuple[str, str], list[Decision]](list)
     for run, made in own:

@@ -87,7 +87,7 @@ def compare(table: Path, language: str, name: str, own_options: Sequence[str], w
 def replays(table: Path, language: str, gates: Sequence[GateName], k: int, work: Path) -> Replays:
     """Replays of every gate over the clips of the table, which are recorded where they are not yet."""
     config = load_config("mini", flags={"prompt.language": language}, environ={}).config
-    captioner, lexicon = Captioner.load(config), Lexicon.load()
+    captioner, lexicon = Captioner.load(config), Lexicon.read()
     references, watch = References.read(table, lexicon=lexicon), choose_view(steps=True)
     files = [line.split("\t")[0] for line in table.read_text(encoding="utf-8").splitlines()[1:]]
     clips = {str(item.sha256): item.path for item in identify(files)[0] if item.sha256 is not None}

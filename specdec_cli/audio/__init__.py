@@ -4,7 +4,7 @@ Nothing here imports torch. Memory does not grow with the length of a recording:
 and a longer recording is decoded again while its pieces are read.
 """
 
-from specdec_cli.audio.load import Recording, from_samples, open_recording
+from specdec_cli.audio.recordings import Recording, from_samples, open_recording
 from specdec_cli.audio.samples import AudioPiece, Cut
 from specdec_cli.audio.speech import has_speech
 

@@ -14,9 +14,9 @@ from specdec_cli.captioning.output_file import Task
 from specdec_cli.captioning.tasks import ActorSettings, Backend, Outcome, Stopped
 from specdec_cli.cli import options
 from specdec_cli.cli.captions import LoadedHere, Recordings, asked_by, command_line, status, warn_of_names
-from specdec_cli.cli.command_run import display, require_cloud
 from specdec_cli.cli.ending import Interruption, interruptible
 from specdec_cli.cli.outputs import Outputs
+from specdec_cli.cli.set_up import display, require_cloud
 from specdec_cli.console.progress import show_counts, show_failures, show_totals, show_warnings
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError

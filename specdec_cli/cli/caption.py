@@ -13,7 +13,7 @@ from specdec_cli.captioning.preparing import prepare
 from specdec_cli.captioning.tasks import Outcome, Stopped
 from specdec_cli.cli import options
 from specdec_cli.cli.captions import LoadedHere, Printer, Recordings, asked_by, conclude_clips, status, warn_of_names
-from specdec_cli.cli.command_run import display
+from specdec_cli.cli.set_up import display
 from specdec_cli.errors import as_specdec_error
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 from specdec_cli.captioning.job import Job, Sink
 from specdec_cli.captioning.output_file import Output
 from specdec_cli.captioning.tasks import Outcome, Progress
-from specdec_cli.cli.command_run import load_captioner
 from specdec_cli.cli.options import CaptioningOptions, RecordingOptions
 from specdec_cli.cli.outputs import Outputs
+from specdec_cli.cli.set_up import load_captioner
 from specdec_cli.config import ResolvedConfig
 from specdec_cli.console.plain import print_caption, write_line
 from specdec_cli.console.progress import show_totals, warn_no_speech
@@ -65,7 +65,7 @@ def asked_by(command: Recordings, output: Path | None, *, may_be_sound: bool = T
         inputs = _inputs(command, outputs, may_be_sound, strict=resolved.config.audio.strict)
     job = Job(
         config=resolved.config,
-        lexicon=Lexicon.load(command.lexicon),
+        lexicon=Lexicon.read(command.lexicon),
         inputs=inputs,
         transcripts=transcripts,
         overwrite=command.overwrite,

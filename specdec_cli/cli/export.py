@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display
 from specdec_cli.cli.outputs import folder_of, show_written
+from specdec_cli.cli.set_up import display
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError
 from specdec_cli.export.endings import FORMATS, format_of
@@ -53,7 +53,7 @@ class ExportCommand(options.DisplayOptions, options.LexiconOptions):
         if one is not None and formats[1:]:
             raise ConfigError(f"--output {one} is one file, and --to {to} is more.", hint="Name a folder.")
         targets = Targets([self.transcripts, self.lexicon], overwrite=self.overwrite)
-        stored = Stored.read(self.transcripts, mode=self.only_mode, lexicon=Lexicon.load(self.lexicon))
+        stored = Stored.read(self.transcripts, mode=self.only_mode, lexicon=Lexicon.read(self.lexicon))
         with display(self) as view:
             if stored.replaced:
                 view.say(

@@ -19,9 +19,9 @@ from specdec_cli.captioning.output_file import Task
 from specdec_cli.captioning.tasks import Outcome, Stopped
 from specdec_cli.cli import options
 from specdec_cli.cli.captions import LoadedHere, Printer, conclude_clips, require_stdout, status
-from specdec_cli.cli.command_run import display
 from specdec_cli.cli.ending import interruptible
 from specdec_cli.cli.outputs import Outputs
+from specdec_cli.cli.set_up import display
 from specdec_cli.config import ResolvedConfig
 from specdec_cli.console.plain import write_line
 from specdec_cli.console.view import View
@@ -89,7 +89,7 @@ class ListenCommand(options.WatchingOptions, options.CaptioningOptions):
         config = resolved.config
         return Job(
             config=config.model_copy(update={"audio": config.audio.model_copy(update=_OF_FILES)}),
-            lexicon=Lexicon.load(self.lexicon),
+            lexicon=Lexicon.read(self.lexicon),
             inputs=None,
             transcripts=transcripts,
             overwrite=self.overwrite,

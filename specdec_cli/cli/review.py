@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display
+from specdec_cli.cli.set_up import display
 from specdec_cli.cli.study import read_references
 from specdec_cli.format import count
 from specdec_cli.review.review_page import read_pieces, review_page

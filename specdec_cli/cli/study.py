@@ -50,7 +50,7 @@ def read_references(
     `by`: column by which results are given. ConfigError: a file is malformed, a column is named without a table, or the
     table has none of the `files`.
     """
-    lexicon = Lexicon.load(command.lexicon)
+    lexicon = Lexicon.read(command.lexicon)
     if command.references is None:
         if command.columns or by:
             raise ConfigError("Columns are named, but there are no references.", hint="Name the table: --references")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 from specdec_cli.cli import options
-from specdec_cli.cli.command_run import display, load_captioner
 from specdec_cli.cli.outputs import by_ending
+from specdec_cli.cli.set_up import display, load_captioner
 from specdec_cli.cli.study import emit, identified, read_references, unopened
 from specdec_cli.console.pages import tuning_page
 from specdec_cli.console.plain import print_error

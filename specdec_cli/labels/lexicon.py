@@ -47,7 +47,7 @@ class Lexicon:
         self.vocabularies: Mapping[Language, Vocabulary] = {of: Vocabulary(files, of) for of in get_args(Language)}
 
     @classmethod
-    def load(cls, path: Path | None = None) -> Lexicon:
+    def read(cls, path: Path | None = None) -> Lexicon:
         """Reads a lexicon file, or the shipped one.
 
         Raises:

@@ -213,7 +213,7 @@ def test_a_file_that_changes_in_the_first_pass_is_refused(extension, tmp_path, m
         path.write_bytes(healthy(extension, 2.0))
         return "digest of other bytes"
 
-    monkeypatch.setattr("specdec_cli.audio.load.sha256", rewritten)
+    monkeypatch.setattr("specdec_cli.audio.recordings.sha256", rewritten)
     with pytest.raises(AudioDecodeError, match="has changed"):
         open_recording(path, window_s=30.0)
 

@@ -86,7 +86,7 @@ def ready() -> None:
     """Loads the mini pair and imports what commands import when they are used: forks have both from the start."""
     mini_pair()
     for name in (
-        *("cli.app", "cli.batch", "cli.caption", "cli.compare", "cli.command_run", "console.view"),
+        *("cli.app", "cli.batch", "cli.caption", "cli.compare", "cli.set_up", "console.view"),
         *("evaluate.comparison", "evaluate.running"),
     ):
         import_module(f"specdec_cli.{name}")

@@ -17,7 +17,7 @@ def test_figures_and_what_agrees_stand_in_the_transcript(specdec, recordings):
     outcome = specdec("caption", "--json", "-l", "en", recordings[0])
     line = json.loads(outcome.out)
     jsonschema.Draft202012Validator(json_schema()).validate(line)
-    assert line["labels"] == Lexicon.load().labels(line["caption"], "en")
+    assert line["labels"] == Lexicon.read().labels(line["caption"], "en")
     assert line["measured"].keys() == FIGURES
     assert 80 < line["measured"]["f0_median_hz"] < 420
     assert line["measured"]["level_relative_db"] is None

@@ -10,7 +10,7 @@ from specdec_cli.evaluate.result import LabelQuality
 from specdec_cli.labels import Lexicon
 from specdec_cli.stats import Resampler
 
-LEXICON = Lexicon.load()
+LEXICON = Lexicon.read()
 EMOTIONS = LEXICON.attributes["emotion"]
 
 

@@ -27,7 +27,7 @@ def page(language: str = "en", clips: int = 12) -> Comparison:
             asked = {"escalations": 1, "drafted": 5, "accepted": 4} if mode in ("hybrid", "lossless") else {}
             name = f"/a/rather/long/path/录音 {index:02d}.wav"
             runs.append(made(name, mode, text, ms=ms + index, language=language, **asked))
-    return comparison([*runs, failed("broken [red].wav\x1b[31m", "edge")] if language == "en" else runs, Lexicon.load())
+    return comparison([*runs, failed("broken [red].wav\x1b[31m", "edge")] if language == "en" else runs, Lexicon.read())
 
 
 @pytest.fixture(scope="module")

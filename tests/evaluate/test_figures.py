@@ -11,7 +11,7 @@ from specdec_cli.labels.references import References
 from specdec_cli.transcript.records import Transcript
 from tests.evaluate.fabricate import costs_of, failed, made, quality_of
 
-LEXICON = Lexicon.load()
+LEXICON = Lexicon.read()
 
 
 def asked(rounds: int, escalations: int, drafted: int, accepted: int) -> dict[str, Any]:

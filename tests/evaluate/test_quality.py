@@ -23,7 +23,7 @@ from specdec_cli.types import COSTS, Interval, Mode
 from tests.console.screens import Screen
 from tests.evaluate.fabricate import made, quality_of
 
-LEXICON = Lexicon.load()
+LEXICON = Lexicon.read()
 
 EMOTIONS = ("sad", "happy", "angry", "fearful")
 

@@ -20,7 +20,7 @@ def compared(*modes: Mode, clips: int = 12, ms: dict[Mode, float] = MS, right: d
         for index in range(clips)
         for mode in modes
     ]
-    return comparison(runs, Lexicon.load())
+    return comparison(runs, Lexicon.read())
 
 
 def panel(*modes: Mode) -> Panel:

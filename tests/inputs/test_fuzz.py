@@ -13,7 +13,7 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import References
 from tests.laws.tolerance import numbers
 
-LEXICON: Final = Lexicon.load()
+LEXICON: Final = Lexicon.read()
 TABLE: Final = "file,start,end,speaker,emotion\n" + "".join(f"{n}.wav,{n},{n + 1},ann,sad\n" for n in range(8))
 FILES: Final = Path(__file__).with_name("files")
 HEALTHY: Final = {

@@ -62,7 +62,7 @@ def test_a_data_set_of_hugging_face(tmp_path, monkeypatch):
         ("000000-a.flac", "hi", None),
         ("000002-clip.wav", None, None),
     ]
-    references = References.read(tmp_path / "recordings" / "table.jsonl", lexicon=Lexicon.load())
+    references = References.read(tmp_path / "recordings" / "table.jsonl", lexicon=Lexicon.read())
     assert [entry.labels for entry in references.entries] == [{"emotion": "sad"}, {"emotion": "angry"}]
 
 

@@ -83,7 +83,7 @@ def test_within_the_band_of_a_border_the_model_decides(tmp_path):
         "schema: 1\nattributes:\n  volume: {classes: [soft, loud], measured: [{figure: level_dbfs, classes: "
         "{soft: {}, loud: {}}, borders: [-20], bands: [2]}], en: {alone: {soft: [soft], loud: [loud]}}}\n"
     )
-    lexicon = Lexicon.load(words)
+    lexicon = Lexicon.read(words)
     for level, wrong in ((-22.5, [" loud"]), (-22, []), (-18, []), (-17.5, [" soft"])):
         found = banned(
             "It is", " soft", " loud", measured=Measured(level_dbfs=level), lexicon=lexicon, attributes=["volume"]

@@ -15,7 +15,7 @@ from tests.tiers import few
 from training.captions import TEMPLATES, attributes_of, compose, parse
 from training.labels import CLASSES
 
-LEXICON = Lexicon.load()
+LEXICON = Lexicon.read()
 WRITTEN = [line.split("\t") for line in Path(__file__).with_name("captions.tsv").read_text("utf-8").splitlines()[1:]]
 
 

@@ -18,7 +18,7 @@ def agrees(lexicon: Lexicon, measured: Measured, **labels: str | None) -> dict[s
 
 
 def test_a_class_fits_or_does_not_or_cannot_be_told():
-    shipped = Lexicon.load()
+    shipped = Lexicon.read()
     said = {"rate": "fast", "volume": "loud", "range": None, "pauses": "many"}
     found = agrees(shipped, FIGURES, **said)
     assert found == {"rate": False, "pitch": None, "range": None, "volume": True, "pauses": True}
@@ -27,13 +27,13 @@ def test_a_class_fits_or_does_not_or_cannot_be_told():
 
 @pytest.mark.parametrize(("voice", "fits"), [("male", "low medium"), ("female", "low"), (None, "medium low")])
 def test_a_high_pitch_depends_on_the_voice(voice, fits):
-    found = {name: agrees(Lexicon.load(), FIGURES, voice=voice, pitch=name)["pitch"] for name in CLASSES["pitch"]}
+    found = {name: agrees(Lexicon.read(), FIGURES, voice=voice, pitch=name)["pitch"] for name in CLASSES["pitch"]}
     assert found == {name: name in fits.split() for name in found}
 
 
 def test_between_two_classes_both_fit():
     figures = Measured(level_dbfs=-20.5)
-    assert [agrees(Lexicon.load(), figures, volume=name)["volume"] for name in CLASSES["volume"]] == [False, True, True]
+    assert [agrees(Lexicon.read(), figures, volume=name)["volume"] for name in CLASSES["volume"]] == [False, True, True]
 
 
 @pytest.mark.parametrize("borders", ["[3]", "[3, 2]", "[1, 2, 3]"])
@@ -44,7 +44,7 @@ def test_borders_lie_between_the_classes(tmp_path, borders):
         f"{{a: {{most: 3}}, b: {{least: 1}}, c: {{least: 2}}}}, borders: {borders}}}]}}\n"
     )
     with pytest.raises(LexiconError, match="3 classes have 2 borders, in rising order"):
-        Lexicon.load(words)
+        Lexicon.read(words)
 
 
 def test_a_file_of_ones_own_adds_limits(tmp_path):
@@ -55,7 +55,7 @@ def test_a_file_of_ones_own_adds_limits(tmp_path):
         "  size: {classes: [big], en: {alone: {big: [big]}},\n"
         "         measured: [{figure: level_dbfs, where: {voice: male}, classes: {big: {least: -10}}}]}\n"
     )
-    own = Lexicon.load(words)
+    own = Lexicon.read(words)
     assert agrees(own, FIGURES, rate="fast")["rate"] is True
     assert agrees(own, FIGURES, rate="moderate")["rate"] is False  # by the shipped limits
     assert "size" not in agrees(own, FIGURES, size="big")
@@ -66,7 +66,7 @@ def test_a_file_of_ones_own_adds_limits(tmp_path):
 @pytest.mark.data
 def test_right_captions_are_hardly_ever_contradicted(data):
     """Held-out speakers: the class of the labels, and every other class, beside what is measured."""
-    lexicon, right, wrong = Lexicon.load(), [], []
+    lexicon, right, wrong = Lexicon.read(), [], []
     for row in dev_rows(read_rows(data))[::3]:
         figures = measure(load_audio(data / row.file, 16_000)[0], 16_000)
         for name in ("rate", "pitch", "range", "volume", "pauses"):

@@ -16,7 +16,7 @@ from tests.cloud.serving import serving
 from tests.mini_pair import MODES, RATE, captioner, mini_pair, voice
 from tests.tiers import few
 
-LEXICON = Lexicon.load()
+LEXICON = Lexicon.read()
 
 
 def scored(use: Captioner, seed: int = 0) -> Transcript:

@@ -10,7 +10,7 @@ from specdec_cli.inputs.skipped import Skips
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import Reference, References, counted
 
-LEXICON = Lexicon.load()
+LEXICON = Lexicon.read()
 
 
 def column(words: str, name: str = "emotion", separator: str = " ") -> str:

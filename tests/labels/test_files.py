@@ -29,7 +29,7 @@ markers:
 def load(tmp_path: Path, text: str | bytes) -> Lexicon:
     path = tmp_path / "words.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return Lexicon.load(path)
+    return Lexicon.read(path)
 
 
 def extending(attributes: str) -> str:
@@ -58,12 +58,12 @@ def test_words_are_added_to_the_shipped_ones(tmp_path):
     assert lexicon.labels("She is chuffed, he is not happy.", "en")["emotion"] == "happy"
     assert lexicon.labels("他有点emo了", "zh")["emotion"] == "sad"
     assert lexicon.labels("He sounds angry.", "en")["emotion"] == "angry"
-    assert lexicon.attributes == Lexicon.load().attributes
+    assert lexicon.attributes == Lexicon.read().attributes
 
 
 def test_a_word_may_mean_something_else(tmp_path):
     lexicon = load(tmp_path, extending("  emotion:\n    en: {alone: {surprised: [Excited]}}\n"))
-    assert Lexicon.load().labels("She is excited.", "en")["emotion"] == "happy"
+    assert Lexicon.read().labels("She is excited.", "en")["emotion"] == "happy"
     assert lexicon.labels("She is excited.", "en")["emotion"] == "surprised"
     near = "  volume:\n    en:\n      near:\n        - {about: [pitch], words: {loud: [high]}}\n"
     both = load(tmp_path, extending(near)).labels("a high pitch", "en")
@@ -81,7 +81,7 @@ def test_a_class_and_an_attribute_may_be_added(tmp_path):
 
 
 def test_what_tables_write():
-    lexicon = Lexicon.load()
+    lexicon = Lexicon.read()
 
     def known(attribute: str, *words: str) -> list[str | None]:
         return [lexicon.table_words[attribute].get(folded(word), "unknown") for word in words]
@@ -131,13 +131,13 @@ def test_a_malformed_file_is_refused_with_its_key(tmp_path, text, said):
 def test_what_cannot_be_read_is_refused(tmp_path):
     for path in (tmp_path / "missing.yaml", tmp_path):
         with pytest.raises(LexiconError, match="cannot be read"):
-            Lexicon.load(path)
+            Lexicon.read(path)
 
 
 def test_no_caption_can_make_reading_slow():
     start = time.process_time()
-    Lexicon.load().labels("不" * 5000 + "语速" * 1000 + "快" * 1000, "zh")
-    Lexicon.load().labels("neither too " * 5000 + "no signs " * 1000, "en")
+    Lexicon.read().labels("不" * 5000 + "语速" * 1000 + "快" * 1000, "zh")
+    Lexicon.read().labels("neither too " * 5000 + "no signs " * 1000, "en")
     assert time.process_time() - start < 5
 
 

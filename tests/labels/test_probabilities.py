@@ -10,7 +10,7 @@ from specdec_cli.prompts import Language
 from specdec_cli.transcript.records import ClassScores
 from specdec_cli.types import Decider
 
-LEXICON = Lexicon.load()
+LEXICON = Lexicon.read()
 Others = dict[str, float]
 
 

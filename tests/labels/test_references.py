@@ -9,7 +9,7 @@ from specdec_cli.errors import ReferencesError
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.references import Reference, References
 
-LEXICON = Lexicon.load()
+LEXICON = Lexicon.read()
 ROWS = [
     {"file": "x/a.wav", "caption": 'He said "go", slowly.', "emotion": "anger", "speaker": "s1"},
     {"file": "x/b.wav", "caption": "语速较快，情绪高兴。", "emotion": "高兴", "speaker": "s2"},

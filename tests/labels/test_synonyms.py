@@ -9,7 +9,7 @@ CHINESE = ("高兴", "快乐的", "愤怒", "很生气", "说话", "不", "高",
 
 
 def _groups(words: tuple[str, ...], language: Language) -> list[set[str]]:
-    found = Lexicon.load().vocabularies[language].synonyms(enumerate(words))
+    found = Lexicon.read().vocabularies[language].synonyms(enumerate(words))
     groups: dict[int, set[str]] = {}
     for id_, number in found.items():
         groups.setdefault(number, set()).add(words[id_])
@@ -34,7 +34,7 @@ def test_a_beginning_counts_where_all_words_that_begin_so_say_the_same():
 
 
 def test_all_synonyms_are_read_as_the_same_classes():
-    lexicon = Lexicon.load()
+    lexicon = Lexicon.read()
     for group in _groups(ENGLISH, "en"):
         assert len({str(lexicon.labels(f"The emotion sounds{word}.", "en")) for word in group}) == 1
 

@@ -38,7 +38,7 @@ def voices(folder: Path, count: int) -> list[Path]:
 
 def comparison(runs: Runs, **changes: object) -> Comparison:
     """The comparison of `runs`; the references name the classes that the cloud names."""
-    lexicon = Lexicon.load()
+    lexicon = Lexicon.read()
     rows = [
         {"file": run.file, "text": TEXT}
         | {f"label_{name}": named for name, named in lexicon.labels(run.caption or "", run.language).items() if named}

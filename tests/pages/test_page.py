@@ -196,7 +196,7 @@ def test_the_pieces_of_a_recording_are_read_once_and_each_has_its_own_sound(tmp_
         mode: list(captioner(decoding__mode=mode, prompt__language="en", audio__segment=1.5).captions(path))
         for mode in modes
     }
-    compared = evaluate.comparison([*chain(*runs.values())], Lexicon.load())
+    compared = evaluate.comparison([*chain(*runs.values())], Lexicon.read())
     found = Page(page_of(compared, runs)).data()
     assert [clip["sound"]["seconds"] for clip in found["clips"]] == [1.5, 1.5]
     assert [clip["start_s"] for clip in found["clips"]] == [0.0, 1.5]

@@ -144,7 +144,7 @@ def test_settings_are_those_in_force(served):
 
 
 def test_the_page_has_words_for_every_flag_reason_mode_and_fate():
-    found, lexicon = words(), Lexicon.load()
+    found, lexicon = words(), Lexicon.read()
     assert found["fates"].keys() == {*get_args(Source), "rejected", "cut"}
     assert found["reasons"].keys() == set(get_args(Reason)) - set(get_args(GateName))
     assert found["flags"].keys() == set(get_args(Flag))

@@ -18,7 +18,7 @@ def transcripts(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("review")
     soundfile.write(folder / "long.wav", np.concatenate([voice(seed, 2.0) for seed in range(3)]), RATE)
     write_voice(folder / "short.wav", 5)
-    use = captioner(decoding__mode="lossless", prompt__language="en", audio__segment=2.0).labelled(Lexicon.load())
+    use = captioner(decoding__mode="lossless", prompt__language="en", audio__segment=2.0).labelled(Lexicon.read())
     path = folder / "captions.jsonl"
     for file in ("long.wav", "short.wav"):
         for transcript in use.captions(folder / file):

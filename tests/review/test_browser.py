@@ -123,7 +123,7 @@ def test_speakers_and_channels_of_one_place_have_lines_of_their_own(
     assert sorted(map(str, rows)) == sorted(
         map(str, ({"speaker": None, "channel": None} | place for place in places[:3]))
     )
-    table = References.read(tmp_path / "corrections.jsonl", lexicon=Lexicon.load(), strict=True)
+    table = References.read(tmp_path / "corrections.jsonl", lexicon=Lexicon.read(), strict=True)
     assert [entry.channel for entry in table.entries if entry.speaker is None] == [1]
     made.tab.context.close()
 

@@ -187,5 +187,5 @@ def test_rows_that_were_only_confirmed_are_counted_where_they_judge(tmp_path):
         {"file": "b.wav", "label_emotion": "sad"},
     ]
     table.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    found = References.read(table, lexicon=Lexicon.load())
+    found = References.read(table, lexicon=Lexicon.read())
     assert any("classes of 1 rows were only confirmed" in sentence for sentence in found.skips.sentences())

@@ -170,7 +170,7 @@ def test_a_length_ends_a_caption(client, tmp_path):
 def test_a_json_object_has_the_classes(client):
     answer = ask(client, spoken(5), response_format={"type": "json_object"})
     found, own = json.loads(text_of(answer)), answer.model_extra["specdec"]
-    attributes = Lexicon.load().attributes
+    attributes = Lexicon.read().attributes
     assert list(found) == ["caption", *attributes, "emotions", "flags"]
     assert {name: found[name] for name in attributes} == own["labels"]
     assert found["caption"] == own["pieces"][0]["caption"]

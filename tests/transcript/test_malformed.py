@@ -35,7 +35,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "batch, caption": lambda path: Output(path, lambda _: ()),
     "compare": lambda path: StoredRuns(path, lambda _: ()),
     "export": lambda path: export(Stored.read(path), ["csv", "srt"], path.parent / "out", Targets()),
-    "review": lambda path: read_pieces([path], Lexicon.load(), None),
+    "review": lambda path: read_pieces([path], Lexicon.read(), None),
 }
 
 

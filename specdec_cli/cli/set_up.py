@@ -1,4 +1,4 @@
-"""What commands share: the display, and the models that they load."""
+"""What commands set up: the display, and the models that they load."""
 
 from __future__ import annotations
 
