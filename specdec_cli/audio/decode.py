@@ -15,7 +15,6 @@ from contextlib import ExitStack
 from io import FileIO
 from typing import Any, Final
 
-from specdec_cli.audio.ffmpeg import FrameClock, chosen_track, open_container
 from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.samples import BLOCK_SAMPLES, MAX_DURATION_S, MISSING_S, STREAMED, Floats, OpenedSound
 from specdec_cli.errors import AudioDecodeError, AudioError, CutsError, TooLongError
@@ -130,10 +129,13 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
         AudioDecodeError: the file is not sound, of an unknown codec, or encrypted.
         CutsError: the file has no such track.
     """
+    from specdec_cli.audio.ffmpeg import FrameClock, chosen_track, open_container
+
     try:
         container = stack.enter_context(open_container(file))
         tracks = container.streams.audio
-        number = _track(path, tracks, track)
+        _require_track(path, tracks, track)
+        number = chosen_track(tracks) if track is None else track
         source = FrameClock(container, tracks[number - 1], file).source
     except AudioError:
         raise
@@ -153,14 +155,13 @@ def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track
     return source
 
 
-def _track(path: str, tracks: Sequence[Any], named: int | None) -> int:
-    """The number of the track to read, 1-based."""
+def _require_track(path: str, tracks: Sequence[Any], named: int | None) -> None:
+    """Raises AudioError if there is no track, or none of the number that is named, 1-based."""
     if not tracks:
         raise refused(path, "cannot be decoded: it holds no sound")
     if named is not None and named > len(tracks):
         says = f"has {len(tracks)} sound track{'s' * (len(tracks) > 1)}; there is no track {named}"
         raise audio_error(CutsError, path, says, "Name one of them with audio.track, or leave it out.")
-    return chosen_track(tracks) if named is None else named
 
 
 def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _track: int | None) -> OpenedSound | None:

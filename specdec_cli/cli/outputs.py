@@ -6,18 +6,20 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from specdec_cli.captioning.job import Job
 from specdec_cli.console.view import View
 from specdec_cli.errors import ConfigError, SpecdecError
 from specdec_cli.export.endings import FORMATS, SUFFIXES, format_of, takes_several
-from specdec_cli.export.folder import Written
-from specdec_cli.export.recordings import Stored
 from specdec_cli.format import count
 from specdec_cli.targets import STDOUT, TRANSCRIPTS, FileKind, Targets
 from specdec_cli.text import chosen
 from specdec_cli.types import ExportFormat
+
+if TYPE_CHECKING:
+    from specdec_cli.export.folder import Written
+    from specdec_cli.export.recordings import Stored
 
 ENDINGS: Final = ", ".join(SUFFIXES.values())
 _LISTED: Final = 5

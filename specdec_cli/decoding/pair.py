@@ -20,9 +20,8 @@ from specdec_cli.decoding.draft import LocalDrafter
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.guesses import OWN_SOURCES, Guesses, GuessTable, key_of
 from specdec_cli.decoding.length import capacity
-from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.loop import CloudPrefill, Loop
 from specdec_cli.decoding.next_scores import Bans, NextScores
-from specdec_cli.decoding.prefill import CloudPrefill
 from specdec_cli.decoding.remote import MeasuredSound, Remote, RemoteClip, RemoteEdge
 from specdec_cli.decoding.scores import generator_for
 from specdec_cli.decoding.stop import StopRules

@@ -8,20 +8,20 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import torch
 from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 
 from specdec_cli.errors import first_line
-from specdec_cli.models.compiled_steps import let_layers_compile
 from specdec_cli.models.families import CACHE
-from specdec_cli.models.fused import fuse_layers
 from specdec_cli.models.int4 import reading_a_prompt
 from specdec_cli.models.kernels import replace_layers
 from specdec_cli.models.processor import Processor
-from specdec_cli.models.slots import ROOMS, Slots
+
+if TYPE_CHECKING:
+    from specdec_cli.models.slots import Slots
 
 _log = logging.getLogger(__name__)
 
@@ -112,15 +112,12 @@ class AudioLM:
         self._mask_of_one = {"full_attention": None} if spared else None
         self._on_cuda = self.device.type == "cuda"
         recorded = graphs == "on" or (graphs == "auto" and self._on_cuda)
-        if self.joins and (recorded or self.device.type != "cpu"):
-            fuse_layers(module)
         self.slots: Slots | None = None  # None: every cache grows
-        spread = len(set(getattr(module, "hf_device_map", {}).values())) > 1
-        # a forward over slots reads their whole length, whatever the clips' lengths
-        if self.joins and not spread and recorded and processor.context >= ROOMS[-1]:
-            self.slots = Slots(module, len(self._empty.layers), compiled=compiled)
-            if compiled:
-                let_layers_compile(module)
+        if self.joins and (recorded or self.device.type != "cpu"):
+            from specdec_cli.models.slots import slots_for
+
+            layers, context = len(self._empty.layers), processor.context
+            self.slots = slots_for(module, layers, context, recorded=recorded, compiled=compiled)
         if self.joins and self.device.type != "cpu":
             self.read_in_chunks(_CHUNK)
         self.self_test: str | None = None  # its result, in a phrase; None: it was not run

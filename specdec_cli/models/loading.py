@@ -34,7 +34,6 @@ from specdec_cli.models.families import Family, family_of
 from specdec_cli.models.guards import SMALL, refused, require_readable
 from specdec_cli.models.int4 import PackedLinear, empty_packed
 from specdec_cli.models.processor import Processor
-from specdec_cli.models.quantizer import Int4Config
 from specdec_cli.models.selftest import self_test
 from specdec_cli.types import Tell
 
@@ -439,7 +438,11 @@ def _quantisation_config(config: ModelConfig, device: torch.device) -> Any:
         own = "quantization: {quant_method: bitsandbytes, load_in_4bit: true}"
         hint = f"Give the configuration of one of transformers' own quantisers, as in {own}."
         raise CheckpointError(f"int4 packs weights for a CPU, and {config.label} is loaded on {device}", hint=hint)
-    return None if config.quantization is None else Int4Config()
+    if config.quantization is None:
+        return None
+    from specdec_cli.models.quantizer import Int4Config
+
+    return Int4Config()
 
 
 def fingerprint(files: Sequence[Path]) -> str:

@@ -21,8 +21,9 @@ from typing import Any, Final, TypeAlias
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
-from specdec_cli.models.compiled_steps import StepCache, compile_every_shape
+from specdec_cli.models.compiled_steps import StepCache, compile_every_shape, let_layers_compile
 from specdec_cli.models.families import CACHE
+from specdec_cli.models.fused import fuse_layers
 
 Forward: TypeAlias = Callable[[], torch.Tensor]
 """Reads its inputs from fixed memory and returns logits [clips, tokens, rows]."""
@@ -275,3 +276,19 @@ def _cuda_recorder() -> Record:
         return repeat
 
     return record
+
+
+def slots_for(module: Any, layers: int, context: int, *, recorded: bool, compiled: bool) -> Slots | None:
+    """Fuses what a module computes in every step, and makes a slot if its forwards are to be recorded; None: no slots.
+
+    A model whose context is shorter than a slot, or that is spread over devices, has none: a forward over slots reads
+    their whole length, whatever the clips' lengths.
+    """
+    fuse_layers(module)
+    spread = len(set(getattr(module, "hf_device_map", {}).values())) > 1
+    if spread or not recorded or context < ROOMS[-1]:
+        return None
+    slots = Slots(module, layers, compiled=compiled)
+    if compiled:
+        let_layers_compile(module)
+    return slots

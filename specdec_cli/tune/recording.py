@@ -16,10 +16,9 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
 from specdec_cli.decoding.draft import LocalDrafter
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.loop import Loop
+from specdec_cli.decoding.loop import CloudPrefill, Loop
 from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.decoding.pair import Pair
-from specdec_cli.decoding.prefill import CloudPrefill
 from specdec_cli.decoding.remote import MeasuredSound
 from specdec_cli.decoding.rows import CANDIDATES, Groups, RowFigures, TokenEvidence
 from specdec_cli.decoding.stop import StopRules
