@@ -58,10 +58,10 @@ class Box:
         (folder / "d").mkdir(parents=True)
         for name, text in OTHERS.items():
             (folder / name).write_text(text, "utf-8")
-        patch.chdir(folder)
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         shipped = Lexicon.shipped()
-        patch.setattr(Lexicon, "load", classmethod(lambda cls, path=None: shipped))
+        patch.setattr(Lexicon, "read", classmethod(lambda cls, path=None: shipped))
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        patch.chdir(folder)  # last: what fails before it leaves the place of other tests as it is
         self.disk = Disk(folder, patch)
 
     def put(self, name: str, content: str) -> None:
