@@ -94,11 +94,11 @@ class Model:
         return found
 
     def fails(self, asked: Asked, content: str | None, parts: dict[Key, Part]) -> bool:
-        """Whether a piece has no caption because models fail on a content, but for the first of several pieces."""
+        """Whether a piece has no caption because models fail on a content, but for the last of several pieces."""
         name, id_, start = asked
         first, end = within(name_ := self.sounds[name], parts[name, id_]) or (0, len(SOUNDS[name_]))
-        first_of_several = self.settings[1] and end - first > 1 and start == round(first * UNIT_S, 4)
-        return self.sounds[name] == content and not first_of_several
+        last_of_several = self.settings[1] and end - first > 1 and start == round((end - 1) * UNIT_S, 4)
+        return self.sounds[name] == content and not last_of_several
 
     def took(self, asked: Asked, parts: dict[Key, Part]) -> None:
         """A piece has a caption."""

@@ -81,7 +81,7 @@ class StandIn:
 
     Attributes:
         asked: pieces that a model was given, in order.
-        fails: contents (SHA-256) whose captioning fails, but for the first of several pieces.
+        fails: contents (SHA-256) whose captioning fails, but for the last of several pieces.
     """
 
     def __init__(self, job: Job, asked: list[Asked], fails: frozenset[str], begin: Callable[[], None]) -> None:
@@ -100,7 +100,8 @@ class StandIn:
     def _ask(self, clip: Started) -> None:
         self.asked.append((clip.file.rpartition("/")[2], clip.id, clip.start_s or 0.0))
         self._begin()
-        if clip.sha256 in self.fails and clip.piece != 0:
+        last = clip.pieces is not None and clip.piece == clip.pieces - 1
+        if clip.sha256 in self.fails and not last:
             raise DecodingError("the model fails")
 
 

@@ -18,6 +18,7 @@ Fault = Callable[[int], BaseException | None]
 Captions = dict[str, set[tuple[float, str]]]
 """Name of a recording -> its captions, by their start."""
 
+RENAMED = {"d.wav": "e.wav"}
 STARTS = ["resumed", "new", "overwritten", "torn"]
 KINDS: dict[str, Callable[[int], Fault]] = {
     "half of a write": lambda n: lambda at: OSError(SHORT, "") if at == n else None,
@@ -35,13 +36,14 @@ def run(box: Box, *more: str) -> Ended:
 
 
 def begin(box: Box, start: str) -> list[str]:
-    """What is there before: an output behind which recordings were changed. Returns further options."""
-    for name, content in (("a.wav", "ann"), ("b.wav", "dora"), ("c.wav", "noise")):
+    """What is there before: an output behind which recordings were changed and renamed. Returns further options."""
+    for name, content in (("a.wav", "ann"), ("b.wav", "dora"), ("c.wav", "noise"), ("d.wav", "ann")):
         box.put(name, content)
     if start != "new":
         run(box)
     for name, content in (("b.wav", "bob"), ("c.wav", "carl")):
         box.put(name, content)
+    (box.folder / "d" / "d.wav").rename(box.folder / "d" / RENAMED["d.wav"])
     if start == "torn":
         box.output.write_bytes(box.output.read_bytes()[:-40])
     return ["--overwrite"] if start == "overwritten" else []
@@ -52,7 +54,8 @@ def captions(box: Box) -> Captions:
     found: Captions = {}
     for line in box.lines():
         if line.get("caption"):
-            found.setdefault(line["file"][2:], set()).add((line.get("start_s") or 0.0, line["caption"]))
+            name = line["file"][2:]
+            found.setdefault(RENAMED.get(name, name), set()).add((line.get("start_s") or 0.0, line["caption"]))
     return found
 
 

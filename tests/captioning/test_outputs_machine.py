@@ -181,9 +181,9 @@ class Outputs(CheckedOutputs):
 
     @rule(
         command=st.sampled_from(["batch", "caption"]), name=NAMES, other=NAMES,
-        content=st.sampled_from(["ann", "dora", "noise"]),
+        content=st.sampled_from(["ann", "dora", "noise"]), named=st.booleans(),
     )  # fmt: skip
-    def retry(self, command: str, name: str, other: str, content: str) -> None:
+    def retry(self, command: str, name: str, other: str, content: str, named: bool) -> None:
         """Runs over what failed before, and over nothing else."""
         self.put(name, "dora")
         self.run(fails="dora")
@@ -195,10 +195,13 @@ class Outputs(CheckedOutputs):
         failed = {key_of(line) for line in lines if "error" in line or count[key_of(line)] < (line.get("pieces") or 1)}
         if self.captioned_rows != model.rows or not failed <= model.clips.keys():
             return  # it would mean the parts that the table had
-        missing = model.missing({key: model.clips[key] for key in self._lined() if key in failed})
+        if named:
+            model.follow(self._lined())
+        clips = model.clips if named else self._lined()
+        missing = model.missing({key: model.clips[key] for key in clips if key in failed})
         for asked in missing:
             model.took(asked, model.clips)
-        ended = self._run(command, ["--retry-failed"], exports=False, named=False)
+        ended = self._run(command, ["--retry-failed"], exports=False, named=named)
         assert ended.error is None
         assert list(ended.asked) == missing
         self._check_output()
