@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from specdec_cli.config import Config, ResolvedConfig
-from specdec_cli.config.flags import with_flags
+from specdec_cli.config.settings import with_flags
 from specdec_cli.errors import SpecdecError, as_specdec_error, first_line
 from specdec_cli.format import count
 from specdec_cli.transcript.shared import recorded_settings

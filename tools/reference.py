@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from specdec_cli.config import SETTINGS, configs_folder
-from specdec_cli.config.flags import FLAGS
 from specdec_cli.config.schema import SECTIONS
-from specdec_cli.config.settings import takes
+from specdec_cli.config.settings import FLAGS, takes
 from specdec_cli.text import show
 from specdec_cli.transcript import json_schema
 

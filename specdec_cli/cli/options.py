@@ -16,9 +16,8 @@ from typing import Annotated, Any, ClassVar, Final, get_args
 from typer import Argument, Option
 
 from specdec_cli.config import ResolvedConfig, load_config, parse_setting
-from specdec_cli.config.flags import FLAGS
 from specdec_cli.config.layers import misspelt_variables, parse_value
-from specdec_cli.config.settings import choices, takes_text
+from specdec_cli.config.settings import FLAGS, choices, takes_text
 from specdec_cli.console.plain import warn
 from specdec_cli.errors import ConfigError
 from specdec_cli.text import nearest, show

@@ -1,7 +1,8 @@
-"""The settings by dotted name (`decoding.k`), and error messages about their values."""
+"""The settings by dotted name (`decoding.k`), those with an option of their own, and error messages about values."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from types import UnionType
@@ -18,6 +19,22 @@ SETTINGS: Final[dict[str, FieldInfo]] = {
     f"{section}.{field}": info for section, model in SECTIONS.items() for field, info in model.model_fields.items()
 }
 """Dotted name -> type, default and meaning, in the order of the schema."""
+FLAGS: Final[Mapping[str, str]] = {
+    "edge.model": "--edge",
+    "cloud.model": "--cloud",
+    "prompt.language": "--language",
+    "prompt.instruction": "--prompt",
+    "audio.segment": "--segment",
+    "audio.start_s": "--start",
+    "audio.end_s": "--end",
+    "audio.channel": "--channel",
+    "audio.strict": "--strict",
+    "decoding.mode": "--mode",
+    "decoding.k": "-k",
+    "gate.name": "--gate",
+    "gate.threshold": "--threshold",
+}
+"""Setting -> its option."""
 
 
 def _kinds(name: str) -> list[Any]:
@@ -99,3 +116,9 @@ def unknown(name: str, origin: str) -> ConfigError:
     meant = next(iter(elsewhere), None) or nearest(name, [*SETTINGS, *SECTIONS])
     hint = f"Did you mean {meant}? {listed}" if meant else listed
     return ConfigError(f"{origin}: there is no setting {show_name(name)}.", hint=hint)
+
+
+def with_flags(text: str) -> str:
+    """A text in which the option of every setting follows its name, but not in `decoding.mode=edge`."""
+    options = {name: f"{name} ({flag})" for name, flag in FLAGS.items()}
+    return re.sub(r"\b[a-z]+\.[a-z_]+\b(?!=)", lambda name: options.get(name[0], name[0]), text)

@@ -12,7 +12,7 @@ from io import TextIOWrapper
 from rich.console import Console
 from rich.text import Text
 
-from specdec_cli.config.flags import with_flags
+from specdec_cli.config.settings import with_flags
 from specdec_cli.console.cells import Prose
 from specdec_cli.console.theme import BAD, DIM
 from specdec_cli.errors import BROKEN_PIPE_STATUS, SpecdecError

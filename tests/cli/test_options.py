@@ -8,7 +8,7 @@ import pytest
 from specdec_cli.captioner import Captioner
 from specdec_cli.cli.app import command_named
 from specdec_cli.config import SETTINGS, Config
-from specdec_cli.config import flags as known
+from specdec_cli.config import settings as known
 from specdec_cli.errors import CheckpointError
 
 FLAGS: list[tuple[list[str], str, object]] = [
