@@ -1,4 +1,4 @@
-"""A block on its way through the loop: the draft, the verdict on it, and what it adds to the text. Loads no PyTorch."""
+"""A block on its way through the loop: the draft, the verdict on it, and what it adds to the text."""
 
 from __future__ import annotations
 
