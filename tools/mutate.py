@@ -97,7 +97,8 @@ def main() -> int:
                         lines.write(f"{mistake.name}\t{known[mistake.name]}\n")
             lives = known[mistake.name] == "survives"
             survivors += lives and not mistake.accepted
-            print(f"{known[mistake.name]:9} {mistake.name}{f': {mistake.accepted}' * lives}", flush=True)
+            why = f": {mistake.accepted}" if lives and mistake.accepted else ""
+            print(f"{known[mistake.name]:9} {mistake.name}{why}", flush=True)
     print(f"{survivors} survive that should not" if survivors else "no mistake survives but those that are accepted")
     return 1 if survivors else 0
 
