@@ -2,8 +2,8 @@
 
     python -m tools.mutate [--only NAME] [--results FILE]
 
-Ends with 1 if a mistake survives that is not accepted. What stands in FILE is not tried again: a run that was broken
-off goes on there.
+Ends with 1 if a mistake survives that is not accepted, and with 2 if tests fail without any. What stands in FILE is not
+tried again: a run that was broken off goes on there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -55,22 +56,28 @@ def copied(folder: Path) -> Path:
     return folder
 
 
+def fails(tests: Iterable[str], copy: Path) -> str:
+    """What pytest writes if tests fail or hang in the copy; empty if they pass."""
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    try:
+        ended = subprocess.run(command, cwd=copy, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LONGEST_S)
+    except subprocess.TimeoutExpired:
+        return f"no end within {LONGEST_S:g} s"
+    if ended.returncode not in (0, 1, 2):  # 2: a module cannot be imported
+        raise RuntimeError(f"{' '.join(command)} ended with {ended.returncode}\n{ended.stdout.decode()}")
+    return ended.stdout.decode() if ended.returncode else ""
+
+
 def found(mistake: Mistake, copy: Path) -> bool:
     """Whether tests fail, or hang, with a mistake in the copy, which is as before afterwards."""
     path = copy / "specdec_cli" / mistake.path
     whole = path.read_text("utf-8")
     assert whole.count(mistake.text) == 1, f"{mistake.path} has the text of {mistake.name!r} not once"
     path.write_text(whole.replace(mistake.text, mistake.instead), "utf-8")
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-x", "-p", "no:cacheprovider", *mistake.tests]
     try:
-        ended = subprocess.run(command, cwd=copy, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LONGEST_S)
-    except subprocess.TimeoutExpired:
-        return True
+        return bool(fails(mistake.tests, copy))
     finally:
         path.write_text(whole, "utf-8")
-    if ended.returncode not in (0, 1, 2):  # 2: a module cannot be imported
-        raise RuntimeError(f"{mistake.name}: pytest ended with {ended.returncode}\n{ended.stdout.decode()}")
-    return ended.returncode != 0
 
 
 def main() -> int:
@@ -87,9 +94,13 @@ def main() -> int:
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # two versions of a file may have one size and one second
     with tempfile.TemporaryDirectory(prefix="specdec-mistakes-") as folder:
         copy = copied(Path(folder))
-        for mistake in mistakes():
-            if not mistake.name.startswith(arguments.only or ""):
-                continue
+        chosen = [mistake for mistake in mistakes() if mistake.name.startswith(arguments.only or "")]
+        tests = sorted({test for mistake in chosen if mistake.name not in known for test in mistake.tests})
+        for each in tests:  # one by one, so that each has the time that it will have
+            if said := fails([each], copy):
+                print(f"{each} fails without any mistake:\n{said}")
+                return 2
+        for mistake in chosen:
             if mistake.name not in known:
                 known[mistake.name] = "found" if found(mistake, copy) else "survives"
                 if arguments.results is not None:
