@@ -93,8 +93,7 @@ class Task:
         places = {line.place for line in alike if line.good or line.final}
         channels = (0 if cut.channel is None else cut.channel + 1 for cut in recording.cuts)
         cuts = [
-            None if recording.whole else (round(cut.start_s, 4), round(cut.end_s, 4), n)
-            for cut, n in zip(recording.cuts, channels, strict=True)
+            (round(cut.start_s, 4), round(cut.end_s, 4), n) for cut, n in zip(recording.cuts, channels, strict=True)
         ]
         return frozenset(n for n, place in enumerate(cuts) if place in places and self.sha256 == recording.sha256)
 

@@ -84,6 +84,17 @@ class CheckedOutputs(RuleBasedStateMachine):
         """The clips that have lines, in the order of the output."""
         return list(dict.fromkeys(key_of(line) for line in self.box.lines()))
 
+    def _failed_since(self) -> set[Key]:
+        """The recordings that have a caption as a whole, and a failure behind it."""
+        last: dict[Key, bool] = {}
+        for line in self.box.lines():
+            if line.get("caption"):
+                last[key_of(line)] = False
+            elif key_of(line) in last:
+                last[key_of(line)] = True
+        whole = {key_of(line) for line in self.box.lines() if line.get("caption") and line.get("start_s") is None}
+        return {key for key, failed in last.items() if failed and key in whole}
+
     def _lasting(self) -> dict[str, bytes]:
         """What is there, without what a run left that was killed, which the next one may take away."""
         return {name: content for name, content in self.box.contents().items() if name not in self.litter}

@@ -80,8 +80,12 @@ class Model:
                 if old is not None:
                     self.known[key] = self.known.pop(old)
 
-    def missing(self, clips: dict[Key, Part]) -> list[Asked]:
-        """The pieces of clips that have no caption of the present content, part and settings."""
+    def missing(self, clips: dict[Key, Part], failed: set[Key]) -> list[Asked]:
+        """The pieces of clips that have no caption of the present content, part and settings.
+
+        `failed`: whole recordings that failed since they were captioned, with another content: a new caption takes the
+        place of the failure.
+        """
         found: list[Asked] = []
         for key, part in clips.items():
             content = self.sounds.get(key[0])
@@ -89,7 +93,8 @@ class Model:
                 continue
             known = self.known.get(key)
             source = digest(content), within(content, part)
-            done = known.captions if known is not None and known.source == source else {}
+            same = known is not None and known.source == source and key not in failed
+            done = known.captions if known is not None and same else {}
             found += [(*key, start) for start in pieces(content, part, self.settings[1]) if start not in done]
         return found
 

@@ -147,7 +147,7 @@ class Outputs(CheckedOutputs):
             model.known = {}  # else no recording can be opened, and nothing is written
         elif not refused and not overwrite:
             model.follow(self._lined())
-        missing = [] if refused else model.missing(clips)
+        missing = [] if refused else model.missing(clips, set() if overwrite else self._failed_since())
         good = [asked for asked in missing if not model.fails(asked, fails, clips)]
         stop = end if end != "whole" and missing and at <= len(good) else None
         kept = good[:at] if stop else good
@@ -198,7 +198,7 @@ class Outputs(CheckedOutputs):
         if named:
             model.follow(self._lined())
         clips = model.clips if named else self._lined()
-        missing = model.missing({key: model.clips[key] for key in clips if key in failed})
+        missing = model.missing({key: model.clips[key] for key in clips if key in failed}, self._failed_since())
         for asked in missing:
             model.took(asked, model.clips)
         ended = self._run(command, ["--retry-failed"], exports=False, named=named)
