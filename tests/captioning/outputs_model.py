@@ -64,10 +64,10 @@ class Model:
             return {(name, None): None for name in sorted(self.sounds)}
         return {(name, id_): part for id_, (name, part) in self.rows.items()}
 
-    def follow(self, lined: list[Key]) -> None:
+    def follow(self, lined: list[Key], failed: set[Key]) -> None:
         """Captions of recordings that have gone are those of recordings of the same content without lines.
 
-        `lined`: the clips that have lines, in the order of the output.
+        `lined`: the clips that have lines, in the order of the output. `failed`: see `missing`; they are renamed, too.
         """
         gone = {
             (self.known[key].source[0], key[1]): key
@@ -79,6 +79,7 @@ class Model:
                 old = gone.pop((digest(self.sounds[key[0]]), key[1]), None)
                 if old is not None:
                     self.known[key] = self.known.pop(old)
+                    failed |= {key} if old in failed else set()
 
     def missing(self, clips: dict[Key, Part], failed: set[Key]) -> list[Asked]:
         """The pieces of clips that have no caption of the present content, part and settings.

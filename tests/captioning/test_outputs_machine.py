@@ -142,12 +142,13 @@ class Outputs(CheckedOutputs):
             return
         flags = ["--overwrite"] * overwrite + ([] if limit is None else [f"--limit={limit}"])
         clips = dict(list(model.clips.items())[:limit])
+        failed = set() if overwrite else self._failed_since()
         refused = not overwrite and model.made_with not in (None, model.settings)
         if overwrite and any(SOUNDS[model.sounds[name]] for name, _ in clips if name in model.sounds):
             model.known = {}  # else no recording can be opened, and nothing is written
         elif not refused and not overwrite:
-            model.follow(self._lined())
-        missing = [] if refused else model.missing(clips, set() if overwrite else self._failed_since())
+            model.follow(self._lined(), failed)
+        missing = [] if refused else model.missing(clips, failed)
         good = [asked for asked in missing if not model.fails(asked, fails, clips)]
         stop = end if end != "whole" and missing and at <= len(good) else None
         kept = good[:at] if stop else good
@@ -195,10 +196,11 @@ class Outputs(CheckedOutputs):
         failed = {key_of(line) for line in lines if "error" in line or count[key_of(line)] < (line.get("pieces") or 1)}
         if self.captioned_rows != model.rows or not failed <= model.clips.keys():
             return  # it would mean the parts that the table had
+        since = self._failed_since()
         if named:
-            model.follow(self._lined())
+            model.follow(self._lined(), since)
         clips = model.clips if named else self._lined()
-        missing = model.missing({key: model.clips[key] for key in clips if key in failed}, self._failed_since())
+        missing = model.missing({key: model.clips[key] for key in clips if key in failed}, since)
         for asked in missing:
             model.took(asked, model.clips)
         ended = self._run(command, ["--retry-failed"], exports=False, named=named)
