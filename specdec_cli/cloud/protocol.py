@@ -21,7 +21,7 @@ from dataclasses import astuple
 from typing import Annotated, Final
 
 import torch
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from safetensors.torch import load, save
 
 from specdec_cli.cloud.http import M, MalformedError, parse
@@ -41,6 +41,16 @@ _LENGTH: Final = 4  # bytes of the length of the JSON
 _HEADER_BYTES: Final = 1 << 14  # of the tensors' own header
 _LARGEST_COUNT: Final = 1 << 53
 _LARGEST: Final = 65504.0  # largest number of float16; features are far below
+
+_MOST_GROUPED: Final = 20_000  # tokens of the rule class
+
+
+def _few_grouped(given: object) -> object:
+    """Refuses too many before each wrong one becomes an error, which takes a kB."""
+    if isinstance(given, dict) and len(given) > _MOST_GROUPED:
+        raise ValueError(f"may have {_MOST_GROUPED} tokens")
+    return given
+
 
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=_LARGEST_COUNT)]
@@ -108,9 +118,10 @@ class ClipRequest(Message):
     acceptance: AcceptanceRules
     guess_tokens: int = Field(default=0, ge=0, le=64)  # most to guess from the captions that the server has finished
     top_n: int | None = Field(default=None, ge=1, le=MOST_LISTED)  # most likely tokens to list; null: none
-    synonyms: dict[Annotated[int, Field(strict=False, ge=0, lt=1 << 31)], Count] | None = Field(
-        default=None, max_length=20_000
-    )  # rule class: token id -> group; null: none
+    synonyms: (
+        Annotated[dict[Annotated[int, Field(strict=False, ge=0, lt=1 << 31)], Count], BeforeValidator(_few_grouped)]
+        | None
+    ) = None  # rule class: token id -> group; null: none
     sound: ClipFigures | None = None  # null: it bans nothing
     block: BlockRequest | None = None  # null: only encode the clip
 

@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
+from specdec_cli.cloud.http import MalformedError, require_few
 from specdec_cli.errors import WrongFileError
 from specdec_cli.export.formats import text_of
 from specdec_cli.pages.offline import asset, environment, module, policy
@@ -30,6 +31,8 @@ _SCRIPTS: Final = (
 """Joined in this order into one module."""
 
 _REST_BYTES: Final = 4096  # of a request beside its recording
+_MOST_LINES: Final = 1 << 14  # of transcripts to export: an hour has fewer pieces
+_MOST_SIGNS: Final = 1 << 16  # commas and brackets of one: if each value is wrong, each takes half a kB
 
 
 def router(captions: Captions, bodies: Bodies) -> APIRouter:
@@ -50,13 +53,24 @@ def router(captions: Captions, bodies: Bodies) -> APIRouter:
             raise HTTPException(404, "there is no such format")
         body = await bodies.read(request)
         try:
-            return PlainTextResponse(await asyncio.to_thread(text_of, _FORMATS[name], bytes(body.content)))
+            return PlainTextResponse(await asyncio.to_thread(_exported, _FORMATS[name], bytes(body.content)))
+        except MalformedError as error:
+            raise HTTPException(400, f"The body {error}.") from error
         except WrongFileError as error:
             raise HTTPException(422, error.message) from error
         finally:
             body.release()
 
     return routes
+
+
+def _exported(form: ExportFormat, content: bytes) -> str:
+    """Transcripts as a file of a format, as `text_of`; MalformedError: no transcripts have so many lines or values."""
+    if content.count(b"\n") + content.count(b"\r") > _MOST_LINES:
+        raise MalformedError(f"may have {_MOST_LINES} lines")
+    for line in content.splitlines():
+        require_few(line, _MOST_SIGNS)
+    return text_of(form, content)
 
 
 def _settings(captions: Captions) -> dict[str, object]:

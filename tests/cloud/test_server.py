@@ -426,10 +426,11 @@ def test_wrong_json_costs_little(case):
         wrong = [framed({"text": [""] * (size // 4), "draft": []})]
         wrong += [framed(good | {name: [""] * (size // 5)}, features) for name in ("prompt_ids", "stop_ids")]
         wrong += [framed({"text": [1] * (size // 3), "draft": []}), framed({f"x{n}": 0 for n in range(size // 13)})]
+        wrong += [framed(good | {"synonyms": {f"a{n}": [] for n in range(size // 14)}}, features)]
         session = new_session()
         assert call(served, "PUT", session, framed(good, features))[0] == 200
         for number, body in enumerate(wrong):
-            before, path = psutil.Process().memory_info().rss, (f"{session}/verify", new_session())[number in (1, 2)]
+            before, path = psutil.Process().memory_info().rss, (f"{session}/verify", new_session())[number in (1, 2, 5)]
             started = time.process_time()
             status, answer = call(served, "POST" if path.endswith("verify") else "PUT", path, body)
             assert (status, len(answer) < 500) == (422, True), (number, answer)

@@ -181,6 +181,18 @@ def test_a_wrong_body_costs_no_more_than_its_size(served, wrong):
     assert time.process_time() - started < 2.0
 
 
+@pytest.mark.parametrize("wrong", [b'{"flags":[' + b"[]," * (1 << 20), b"\n" * (3 << 20), b"\r" * (3 << 20)])
+def test_wrong_transcripts_to_export_cost_no_more_than_their_size(served, wrong):
+    started = time.process_time()
+    with (
+        growing_less_than(100 << 20),
+        closing(http.client.HTTPConnection("127.0.0.1", served.running.port, timeout=120)) as connection,
+    ):
+        connection.request("POST", "/page/export/srt", wrong, {"Authorization": f"Bearer {TOKEN}"})
+        assert connection.getresponse().status == 400
+    assert time.process_time() - started < 2.0
+
+
 def test_a_packed_body_is_refused_by_its_name(served):
     head = {"Content-Encoding": "gzip"}
     with pytest.raises(openai.APIStatusError, match="a body in gzip is not unpacked") as caught:
