@@ -55,7 +55,7 @@ SIGNS_LEGEND: Final = (
     f"{HEARD}by\xa0the\xa0sound\xa0(the\xa0model's\xa0own\xa0word)  "
     f"{JOINT}\xa0between\xa0tokens  {EOS}\xa0end"
 )
-LABELS_LEGEND: Final = "probability of a class by the model that decided its word, in %"
+LABELS_LEGEND: Final = "what the model that decided a class's word believes, in %: too high for new voices"
 _FIGURES: Final = {
     "margin": ("margin", "p(likeliest) - p(second)"),
     "logprob": ("logprob", "log-probability, nats"),

@@ -65,7 +65,7 @@ def test_a_round_and_the_totals_say_why_it_was_escalated_and_what_that_brought()
         "20.8 tokens/s",
         "a sign holds until the next: edge unmarked ✓accepted ✗rejected -not judged",
         "entropy of each token, nats; blank: 0.00; ! crosses the gate's threshold",
-        "labels probability of a class by the model that decided its word, in %",
+        "labels what the model that decided a class's word believes, in %: too high for new voices",
     ):
         assert fact in found, fact
     assert "stopped by" not in found

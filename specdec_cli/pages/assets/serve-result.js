@@ -99,7 +99,7 @@ function resultOf(run, rounds, final) {
   const named_ = Object.keys(final?.labels ?? {}).filter((name) => final.labels[name] !== null || final.scores?.[name]);
   const tiles = named_.sort((name) => (name === "emotion" ? -1 : 0)).map((name) => tileOf(name, final));
   return [
-    ...(tiles.length ? [html("h2", {}, say("Classes and measurements", "类别与测量")), html("div", { class: "tiles" }, ...tiles)] : []),
+    ...(tiles.length ? [html("h2", {}, say("Classes and measurements", "类别与测量")), html("p", { class: "small" }, say("Percentages are what the model believes: too high for new voices.", "百分比是模型自己的判断，对新的说话人偏高。")), html("div", { class: "tiles" }, ...tiles)] : []),
     html("h2", {}, say("How it was written", "生成过程")),
     html("ol", { class: "blocks" }, ...rounds.map((round) => blockOf(round, run))),
     ...(final?.totals ? [factsOf(final)] : []),
