@@ -3,10 +3,9 @@
 # no postponed annotations: see `specdec_cli.cli.options`
 
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from specdec_cli import interrupts
 from specdec_cli.captioning.job import caption_missing
 from specdec_cli.captioning.output_file import Task
 from specdec_cli.captioning.preparing import prepare
@@ -14,7 +13,6 @@ from specdec_cli.captioning.tasks import Outcome, Stopped
 from specdec_cli.cli import options
 from specdec_cli.cli.captions import LoadedHere, Printer, Recordings, asked_by, conclude_clips, status, warn_of_names
 from specdec_cli.cli.set_up import display
-from specdec_cli.errors import as_specdec_error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,15 +50,4 @@ class _OneByOne(LoadedHere):
             if stopped():
                 return
             for ready in prepare(self.captioner, task):
-                if isinstance(ready, Outcome):
-                    yield ready
-                    continue
-                try:
-                    for update in ready.run.updates():
-                        self.view.show(update)
-                    outcome = replace(ready.outcome, line=ready.run.finish())
-                except Exception as unforeseen:
-                    interrupts.check()  # which may have ended a call
-                    error = as_specdec_error(unforeseen)
-                    outcome = replace(ready.outcome, line=ready.run.failed(error), error=error)
-                yield outcome
+                yield ready if isinstance(ready, Outcome) else self.watched(ready.outcome, ready.run)

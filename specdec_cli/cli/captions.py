@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
+from specdec_cli import interrupts
 from specdec_cli.captioning.job import Job, Sink
 from specdec_cli.captioning.output_file import Output
 from specdec_cli.captioning.tasks import Outcome, Progress
@@ -18,7 +20,7 @@ from specdec_cli.config import ResolvedConfig
 from specdec_cli.console.plain import print_caption, write_line
 from specdec_cli.console.progress import show_totals, warn_no_speech
 from specdec_cli.console.view import View
-from specdec_cli.errors import DEGRADED_STATUS, ConfigError
+from specdec_cli.errors import DEGRADED_STATUS, ConfigError, as_specdec_error
 from specdec_cli.format import count, marked, shares
 from specdec_cli.inputs.find import Inputs, Paths, require_sounds, with_list
 from specdec_cli.labels import Lexicon
@@ -28,6 +30,7 @@ from specdec_cli.transcript.shared import SharedFields
 
 if TYPE_CHECKING:
     from specdec_cli.captioner import Captioner
+    from specdec_cli.run import Run
 
 
 class Recordings(CaptioningOptions, RecordingOptions):
@@ -124,6 +127,17 @@ class LoadedHere:
 
     def __exit__(self, *_: object) -> None:
         self.captioner.close()
+
+    def watched(self, outcome: Outcome, run: Run) -> Outcome:
+        """The outcome of a clip, with its transcript; its updates are shown. An error is in the outcome."""
+        try:
+            for update in run.updates():
+                self.view.show(update)
+            return replace(outcome, line=run.finish())
+        except Exception as unforeseen:
+            interrupts.check()  # which may have ended a call
+            error = as_specdec_error(unforeseen)
+            return replace(outcome, line=run.failed(error), error=error)
 
     @property
     def shared(self) -> SharedFields:

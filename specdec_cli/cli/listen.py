@@ -34,7 +34,6 @@ from specdec_cli.times import seconds
 
 if TYPE_CHECKING:
     from specdec_cli.audio.samples import AudioPiece
-    from specdec_cli.run import Run
 
 _OF_FILES: Final = {"segment": None, "start_s": None, "end_s": None}
 """Settings that are about files: what a microphone records is always cut at pauses."""
@@ -130,21 +129,17 @@ class _Listening(LoadedHere):
     def _caption(self, cut: "AudioPiece", file: str | None) -> Outcome:
         """Captions an utterance from its file, or from memory, and shows every update."""
         item, captioner = InputFile(file or self._name), self.captioner
-        run: Run | None = None
         try:
             if file is None:
                 rate = captioner.sampling_rate
                 run = captioner.run_samples(cut.samples, rate, name=self._name, start_s=cut.start_s)
             else:
                 run = next(captioner.runs(file))
-            for update in run.updates():
-                self.view.show(update)
-            return Outcome(item, run.finish())
         except Exception as unforeseen:
             interrupts.check()  # which may have ended a call
             error = as_specdec_error(unforeseen)
-            line = captioner.shared.error_line(item, error) if run is None else run.failed(error)
-            return Outcome(item, line, error=error)
+            return Outcome(item, captioner.shared.error_line(item, error), error=error)
+        return self.watched(Outcome(item), run)
 
     def _saved(self, utterance: Utterance, folder: Path) -> str:
         """Writes an utterance as 16-bit FLAC; the file's name holds its start in seconds."""
