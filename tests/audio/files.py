@@ -14,6 +14,7 @@ from tests.audio.encode import (
     FFMPEG,
     PADDED,
     SNDFILE,
+    Samples,
     clocked,
     encrypted,
     ffmpeg_bytes,
@@ -35,6 +36,7 @@ class Read:
     seconds: float
     said: str = ""  # in its warnings; empty: there is none
     within_s: float = 0.1
+    mixed: Samples | None = None  # what is read of it, [n, 1]; None: the tone
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,12 @@ def caf_counting(size: bytes) -> bytes:
     return patched("caf", healthy("caf", 4.0).index(b"data") + 4, size)
 
 
+def together(*channels: Samples) -> bytes:
+    """Channels side by side, six as a FLAC of 5.1, others as a WAV of floats."""
+    samples = np.concatenate(channels, axis=1)
+    return sndfile_bytes(samples, 16000, "flac" if len(channels) == 6 else "float.wav")
+
+
 def other_flac() -> bytes:
     """A FLAC of 44.1 kHz."""
     return sndfile_bytes(tone(2.0, 44100), 44100, "flac")
@@ -128,10 +136,37 @@ CHUNKS = {
     "two bytes fewer": {"claimed": len(PCM) + 2},
 }
 JOINED = ("ogg", "opus", "sf.opus", "flac")
+TONE, SILENT, HUM = tone(2.0), tone(2.0, amplitude=0.0), tone(2.0, hz=40.0, amplitude=0.9)
+HIGHER = tone(2.0, hz=660.0)
+NOISE = np.random.default_rng(0).normal(0, 3e-4, TONE.shape).astype(np.float32)
+CLICK = SILENT + np.pad(tone(0.05), ((0, len(SILENT) - 800), (0, 0)))
+REMARK = SILENT + np.pad(tone(0.5, hz=660.0, amplitude=0.03), ((0, len(SILENT) - 8000), (0, 0)))
+CHANNELS: list[tuple[list[Samples], Samples, str]] = [  # six are 5.1: front left and right, centre, LFE, back both
+    ([TONE, SILENT], TONE, "channel 2 is silent; channel 1 is read"),
+    ([NOISE, TONE], TONE, "channel 1 is silent; channel 2 is read"),
+    ([TONE, CLICK], TONE, "channel 2 is silent"),
+    ([TONE, 10 * NOISE], TONE, "channel 2 is silent"),  # an open microphone, 37 dB below
+    ([TONE, 40 * NOISE], (TONE + 40 * NOISE) / 2, ""),
+    ([TONE, REMARK], (TONE + REMARK) / 2, ""),
+    ([TONE, HIGHER], (TONE + HIGHER) / 2, ""),
+    ([TONE, TONE], TONE, ""),
+    ([TONE, -0.05 * TONE], 0.475 * TONE, ""),
+    ([TONE, -TONE], TONE, "channels 1 and 2 are inverted copies (their correlation is -1.00); channel 1 is"),
+    ([0.97 * TONE, -TONE], -TONE, "channel 2 is read"),
+    ([TONE, -0.5 * TONE], TONE, "inverted copies"),
+    ([TONE, -TONE, TONE, -TONE], TONE, "channels 1, 2, 3 and 4 cancel each other in their mean; channel 1"),
+    ([TONE, SILENT, TONE], TONE, "channel 2 is silent; channels 1 and 3 are mixed"),
+    ([SILENT, SILENT, TONE, HUM, SILENT, SILENT], TONE, "channel 4 is for low frequencies (LFE) and chan"),
+    ([TONE, TONE, TONE, HUM, TONE, TONE], TONE, "(LFE); channels 1, 2, 3, 5 and 6 are mixed"),
+]
 
 READ: dict[str, Read] = {
     **dict(_healthy()),
     **{f"a WAV with {name}": Read(lambda h=how: wav_bytes(PCM, **h), 4.0) for name, how in CHUNKS.items()},
+    **{
+        f"channels, row {number}": Read(lambda c=channels: together(*c), 2.0, said, mixed=mixed)
+        for number, (channels, mixed, said) in enumerate(CHANNELS, 1)
+    },
     **{f"joined {each}": Read(lambda e=each: healthy(e, 2.0) + healthy(e, 2.0, 0.2), 4.0, "", 0.2) for each in JOINED},
     "joined long flac": Read(lambda: healthy("flac", 12.0) + healthy("flac", 2.0, 0.2), 14.0),
     "joined mp3": Read(lambda: healthy("mp3", 2.0) + healthy("mp3", 2.0), 4.0, "1 of its packets does not", 0.2),
@@ -194,6 +229,10 @@ def _refused() -> Iterator[tuple[str, Refused]]:
         yield f"random-after-magic-{index}.wav", Refused(lambda m=magic: m + np.random.default_rng(0).bytes(8000))
     for extension in ("wav", "u8.wav", "flac", "ogg", "sf.opus", "mp3", "m4a", "webm", "aiff"):
         yield f"silence.{extension}", Refused(lambda e=extension: healthy(e, 1.0, 0.0), AudioContentError, "is silent")
+    for rate in (11025, 16000, 44100, 48000):
+        offset = tone(1.0, rate) * 0 + np.float32(0.7)
+        silent = Refused(lambda o=offset, r=rate: sndfile_bytes(o, r, "wav"), AudioContentError, "is silent")
+        yield f"a-constant-offset-{rate}.wav", silent
     for extension in ("flac", "ogg", "alac.m4a"):
         yield f"short.{extension}", Refused(lambda e=extension: healthy(e, 0.05), AudioContentError, "is too short")
 

@@ -1,4 +1,4 @@
-"""Channels: which ones are mixed, each of a call by itself, and cuts that name them or leave the recording."""
+"""Channels: each of a call by itself, and cuts that name them or leave the recording."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,63 +8,20 @@ import pytest
 
 from specdec_cli.audio import AudioPiece, Cut, Recording, open_recording
 from specdec_cli.errors import CutsError
-from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone
+from tests.audio.encode import healthy, tone
+from tests.audio.files import REMARK, SILENT, TONE, together
 from tests.audio.test_recordings import saved
 from tests.mini_pair import RATE, voice
-
-TONE, SILENT, HUM = tone(2.0), tone(2.0, amplitude=0.0), tone(2.0, hz=40.0, amplitude=0.9)
-NOISE = np.random.default_rng(0).normal(0, 3e-4, TONE.shape).astype(np.float32)
-CLICK = SILENT + np.pad(tone(0.05), ((0, len(SILENT) - 800), (0, 0)))
-REMARK = SILENT + np.pad(tone(0.5, hz=660.0, amplitude=0.03), ((0, len(SILENT) - 8000), (0, 0)))
-
-
-def joined(*channels: Samples) -> bytes:
-    return sndfile_bytes(np.concatenate(channels, axis=1), RATE, "float.wav")
-
-
-def surround(*channels: Samples) -> bytes:
-    """FLAC of 5.1: front left and right, centre, LFE, back left and right."""
-    return sndfile_bytes(np.concatenate(channels, axis=1), RATE, "flac")
 
 
 def read(folder: Path, data: bytes, **settings: object) -> Recording:
     return open_recording(saved(folder, data), window_s=30.0, **settings)
 
 
-@pytest.mark.parametrize(
-    ("data", "mixed", "said"),
-    [
-        (joined(TONE, SILENT), TONE, "channel 2 is silent; channel 1 is read"),
-        (joined(NOISE, TONE), TONE, "channel 1 is silent; channel 2 is read"),
-        (joined(TONE, CLICK), TONE, "channel 2 is silent"),
-        (joined(TONE, 10 * NOISE), TONE, "channel 2 is silent"),  # an open microphone, 37 dB below
-        (joined(TONE, 40 * NOISE), (TONE + 40 * NOISE) / 2, ""),
-        (joined(TONE, REMARK), (TONE + REMARK) / 2, ""),
-        (joined(TONE, tone(2.0, hz=660.0)), (TONE + tone(2.0, hz=660.0)) / 2, ""),
-        (joined(TONE, TONE), TONE, ""),
-        (joined(TONE, -0.05 * TONE), 0.475 * TONE, ""),
-        (joined(TONE, -TONE), TONE, "channels 1 and 2 are inverted copies (their correlation is -1.00); channel 1 is"),
-        (joined(0.97 * TONE, -TONE), -TONE, "channel 2 is read"),
-        (joined(TONE, -0.5 * TONE), TONE, "inverted copies"),
-        (joined(TONE, -TONE, TONE, -TONE), TONE, "channels 1, 2, 3 and 4 cancel each other in their mean; channel 1"),
-        (joined(TONE, SILENT, TONE), TONE, "channel 2 is silent; channels 1 and 3 are mixed"),
-        (surround(SILENT, SILENT, TONE, HUM, SILENT, SILENT), TONE, "channel 4 is for low frequencies (LFE) and chan"),
-        (surround(TONE, TONE, TONE, HUM, TONE, TONE), TONE, "(LFE); channels 1, 2, 3, 5 and 6 are mixed"),
-    ],
-)
-def test_the_channels_that_carry_sound_are_mixed(data, mixed, said, tmp_path):
-    samples, recording = load_audio(saved(tmp_path, data))
-    assert np.allclose(samples, mixed[:, 0], atol=1e-4)
-    assert said in " ".join(recording.warnings)
-    assert bool(said) == bool(recording.warnings)
-    longer = open_recording(recording.path, window_s=1.0, piece_s=1.0)  # is read again for its pieces
-    assert np.array_equal(np.concatenate([piece.samples for piece in longer.pieces()]), samples)
-
-
 def test_a_second_of_a_speaker_in_minutes_is_no_silence(tmp_path):
     long = np.concatenate([TONE] * 60)
     once = np.concatenate([SILENT] * 59 + [REMARK])
-    assert read(tmp_path, joined(long, once), piece_s=30.0).warnings == ()
+    assert read(tmp_path, together(long, once), piece_s=30.0).warnings == ()
 
 
 def call() -> bytes:
@@ -73,7 +30,7 @@ def call() -> bytes:
     quiet = np.zeros(2 * RATE, np.float32)
     first = np.concatenate([pause[: RATE // 2], turns[0], pause, quiet, pause])
     second = np.concatenate([pause[: RATE // 2], quiet, pause, turns[1], pause])
-    return joined(first[:, None], second[:, None])
+    return together(first[:, None], second[:, None])
 
 
 def test_each_speaker_of_a_call_gets_the_own_turns(tmp_path):
@@ -97,13 +54,13 @@ def test_each_leaves_out_what_says_nothing(tmp_path):
         (talk, "channels 1 and 2 hold the same"),
         (steady, "has no utterances between pauses on channel 2"),
     ):
-        recording = read(tmp_path, joined(talk, second), channel="each")
+        recording = read(tmp_path, together(talk, second), channel="each")
         assert [cut.channel for cut in recording.cuts] == [0]
         assert said in recording.warnings[0]
 
 
 def test_a_channel_is_read_by_cuts_or_by_setting(tmp_path):
-    path = saved(tmp_path, joined(TONE, tone(2.0, hz=660.0)))
+    path = saved(tmp_path, together(TONE, tone(2.0, hz=660.0)))
 
     def heard(found: Iterable[AudioPiece]) -> list[tuple[str | None, int | None, float]]:
         hz = [(one, np.argmax(np.abs(np.fft.rfft(one.samples))) * RATE / len(one.samples)) for one in found]

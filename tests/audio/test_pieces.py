@@ -17,7 +17,7 @@ from specdec_cli.audio import AudioPiece, Recording, open_recording
 from specdec_cli.audio.sound import Sound
 from specdec_cli.errors import AudioContentError, AudioDecodeError, TooLongError
 from specdec_cli.inputs.recording import InputFile
-from tests.audio.encode import Samples, healthy, load_audio, sndfile_bytes, tone, wav_bytes
+from tests.audio.encode import Samples, healthy, sndfile_bytes, tone, wav_bytes
 from tests.audio.test_recordings import saved
 from tests.mini_pair import voice
 
@@ -78,22 +78,6 @@ def test_pieces_are_equal_complete_and_never_too_long(seconds, piece_s, tmp_path
     assert len(pieces) == 1 or min(lengths) >= piece_s * 16000 / 2 - 1
     edges = [0.0, *np.cumsum(lengths) / 16000]
     assert [(piece.start_s, piece.end_s) for piece in pieces] == list(pairwise(edges))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("extension", ["wav", "flac", "ogg", "mp3", "m4a", "webm", "opus"])
-@pytest.mark.parametrize("rate", [16000, 22050])
-def test_pieces_are_slices_of_the_whole(extension, rate, tmp_path):
-    path = saved(tmp_path, healthy(extension, 20.0))
-    whole, _ = load_audio(path, rate)
-    recording = open_recording(path, rate, window_s=3.0, piece_s=2.9)
-    total = len(whole)
-    assert len(recording.cuts) == 7
-    assert recording.duration_s == pytest.approx(total / rate, abs=1 / rate)
-    for _ in range(2):  # each call decodes again
-        for index, piece in enumerate(recording.pieces()):
-            assert np.array_equal(piece.samples, whole[total * index // 7 : total * (index + 1) // 7])
-        assert piece.end_s == total / rate
 
 
 def test_threads_may_decode_at_the_same_time(tmp_path):
