@@ -33,8 +33,8 @@ from specdec_cli.config import load_config
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import offered
-from tests.cloud.serving import Running
 from tests.mini_pair import RATE, voice
+from tests.support.servers import Running
 
 _DISTINCT = 100
 _VANISHED_S = 0.05  # after which a client leaves that waits for no block

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from specdec_cli import Captioner
 from specdec_cli.console.view import View
-from tests.pages.served import serving
 from tests.pages.test_browser import launched
+from tests.support.servers import captioning
 
 CLIP = "samples/en_male_pauses.flac"
 PICTURE = Path("samples/live-view.svg")
@@ -41,7 +41,7 @@ def live_view() -> None:
 
 def page() -> None:
     """Caption a clip on the page three times, as above, and draw what comes of the last."""
-    with serving() as served, launched() as browser:
+    with captioning(token=None) as served, launched() as browser:
         tab = browser.new_page(viewport={"width": 980, "height": 900}, locale="en-GB")
         tab.goto(served.url)
         tab.wait_for_selector("input[name=mode]:checked", state="attached")

@@ -22,8 +22,8 @@ from specdec_cli.decoding.pair import Pair
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.session import Session
-from tests.cloud.serving import remote_cloud, serving
 from tests.mini_pair import captioner, write_voice
+from tests.support.servers import remote_cloud, verifying
 
 QUICK = {"decoding__mode": "edge", "decoding__max_new_tokens": 6, "decoding__k": 2}
 
@@ -111,7 +111,7 @@ def test_an_abandoned_batch_waits_for_no_cloud(tmp_path, monkeypatch):
         await asyncio.sleep(600)
         raise OSError("no answer")
 
-    with serving(cloud) as served, remote_cloud(served.url, local.pair.edge, timeout_s=600.0) as cloud:
+    with verifying(cloud) as served, remote_cloud(served.url, local.pair.edge, timeout_s=600.0) as cloud:
         far = Captioner(local.config, Pair.of(local.pair.edge, cloud), load_s=0.0)
         left = prepared(far, tmp_path, 1)
 

@@ -1,14 +1,11 @@
-"""Stand-ins for servers: any answers over HTTP, and a vLLM server's, computed with a tiny model of this process."""
+"""A stand-in for a vLLM server, whose answers are computed with a tiny model of this process."""
 
 import base64
 import io
 import json
-import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
@@ -19,69 +16,7 @@ from specdec_cli.cloud.vllm_protocol import GENERATE, MODELS
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.session import Session
-
-Answer = tuple[int, bytes]
-Respond = Callable[[str, str, bytes, dict[str, str]], Answer]
-"""(method, path, body, headers) -> (status, body)."""
-
-
-@contextmanager
-def answering(respond: Respond) -> Iterator[str]:
-    """An HTTP server on loopback that answers by `respond`; yields its address. What raises ends the connection."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            try:
-                status, answer = respond(self.command, self.path, body, dict(self.headers))
-            except ConnectionError:
-                self.close_connection = True
-                return
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        do_GET = do_POST = do_PUT = do_DELETE = _answer
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Says nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-@contextmanager
-def behaving(behaviour: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A server that does something to each connection; yields its address."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def accept() -> None:
-            with suppress(OSError):
-                while True:
-                    threading.Thread(target=behave, args=(listening.accept()[0],), daemon=True).start()
-
-        def behave(connection: socket.socket) -> None:
-            with connection, suppress(OSError):
-                behaviour(connection)
-
-        thread = threading.Thread(target=accept, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        with suppress(OSError):
-            listening.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
+from tests.support.servers import Answer
 
 
 class ModelServer:

@@ -16,8 +16,8 @@ from specdec_cli.serve.engine import ServeEngine
 from specdec_cli.serve.held_clips import HeldClip, HeldClips
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.verification import Service
-from tests.cloud.serving import WAIT_S
 from tests.support.models import tiny_model
+from tests.support.servers import WAIT_S
 
 
 def held(id_: str, learnt: list[str], size: int = 1) -> HeldClip:

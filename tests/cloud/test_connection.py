@@ -17,8 +17,8 @@ import pytest
 
 from specdec_cli.cloud.connection import Connection, Traffic
 from specdec_cli.config import Server
-from tests.cloud.stand_in import behaving
 from tests.support.machine import NOBODY
+from tests.support.servers import behaving
 from tests.tiers import few
 from tests.waiting import until
 

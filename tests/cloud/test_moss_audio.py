@@ -22,12 +22,13 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.remote_processor import RemoteProcessor
 from specdec_cli.models.session import Session
-from tests.cloud.stand_in import ModelServer, answering
+from tests.cloud.stand_in import ModelServer
 from tests.cloud.test_vllm_pair import pair_case, run
 from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge
 from tests.cloud.vllm_server import serving
 from tests.support.checkpoints import write_json
 from tests.support.models import TEMPLATE, audio_processor, byte_tokenizer, tiny_clip
+from tests.support.servers import answering
 from tests.tiers import few
 
 TOKENS_A_MARKER = 25  # two seconds of 12.5 tokens

@@ -28,11 +28,10 @@ from specdec_cli.serve import server
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import ServerAddress
 from tests.cli.status import exit_code
-from tests.cloud.serving import serving
-from tests.cloud.stand_in import answering
 from tests.laws.test_wire_law import rounded
 from tests.mini_pair import RATE, mini_pair, voice, write_voice
 from tests.support.machine import NOBODY
+from tests.support.servers import answering, verifying
 from tests.tiny import collect
 
 START_S = 300
@@ -132,7 +131,7 @@ def test_captions_are_those_of_one_process(process):
 
 
 def test_a_transcript_describes_a_cloud_that_answered_late():
-    with serving(mini_pair().cloud) as served:
+    with verifying(mini_pair().cloud) as served:
         with patch.object(VerifyClient, "start"):  # as if nothing had listened yet
             late = captioner(served.url, decoding__mode="lossless")
         assert late.shared.models.cloud.serves is None

@@ -23,12 +23,11 @@ from specdec_cli.config import Server
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
-from tests.cloud.serving import Served, remote_cloud, serving
-from tests.cloud.stand_in import Answer, answering, behaving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.reference import assert_rounds
 from tests.laws.test_wire_law import as_sent, assert_wire, far_loop
 from tests.support.machine import NOBODY
+from tests.support.servers import Answer, Running, answering, behaving, remote_cloud, verifying
 from tests.tiers import few, named
 from tests.waiting import until
 
@@ -118,13 +117,13 @@ def case() -> Case:
 
 
 @pytest.fixture(scope="module")
-def served(case) -> Iterator[Served]:
-    with serving(case.cloud) as running:
+def served(case) -> Iterator[Running]:
+    with verifying(case.cloud) as running:
         yield running
 
 
 @contextmanager
-def faulty(served: Served, fault: Fault) -> Iterator[str]:
+def faulty(served: Running, fault: Fault) -> Iterator[str]:
     """The server behind a link with a fault; yields its address."""
     seen = list[str]()
 
@@ -302,7 +301,7 @@ def test_the_end_of_a_link_ends_its_calls_as_that_of_a_clip_does(case):
 
 
 def test_an_abandoned_stream_lets_the_server_forget_the_clip(case):
-    with serving(case.cloud) as running, remote_cloud(running.url, case.edge) as link:
+    with verifying(case.cloud) as running, remote_cloud(running.url, case.edge) as link:
         events = far_loop(case, link).events()
         next(event for event in events if getattr(event, "verdict", None))
         assert len(running.service.clips) == 1
@@ -362,7 +361,7 @@ def test_a_cloud_of_another_kind_is_refused_with_both_names(monkeypatch, case, s
 
 
 def test_a_clip_longer_than_the_server_takes_is_the_edges(case):
-    with serving(case.cloud, clip_s=0.01) as small, remote_cloud(small.url, case.edge) as link:
+    with verifying(case.cloud, clip_s=0.01) as small, remote_cloud(small.url, case.edge) as link:
         assert_degraded(case, link, "answers status 413")
 
 

@@ -21,20 +21,19 @@ import torch
 from safetensors.torch import save
 
 from specdec_cli.cloud.http import MalformedError
-from specdec_cli.cloud.protocol import DISTRIBUTIONS, BlockRequest, as_sent, unpack_distributions
+from specdec_cli.cloud.protocol import DISTRIBUTIONS, BlockRequest, ClipRequest, as_sent, unpack_distributions
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session
 from specdec_cli.models.slots import SlotLayer
-from tests.cloud.serving import Served, clip_message, remote_cloud, serving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.test_wire_law import assert_wire, far_loop
+from tests.support.servers import TOKEN, Running, remote_cloud, verifying
 from tests.tiers import few
 from tests.waiting import until
 
-TOKEN = "a-token-of-these-tests"
 BODY_BYTES = 400_000
 
 
@@ -44,13 +43,13 @@ def case() -> Case:
 
 
 @pytest.fixture(scope="module")
-def served(case) -> Iterator[Served]:
-    with serving(case.cloud, token=TOKEN, body_bytes=BODY_BYTES, sessions=8) as running:
+def served(case) -> Iterator[Running]:
+    with verifying(case.cloud, token=TOKEN, body_bytes=BODY_BYTES, sessions=8) as running:
         yield running
 
 
 def call(
-    served: Served, method: str, path: str, body: bytes | None = None, token: str | None = TOKEN
+    served: Running, method: str, path: str, body: bytes | None = None, token: str | None = TOKEN
 ) -> tuple[int, bytes]:
     """Status and body of the answer to a request with any body."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -60,11 +59,16 @@ def call(
         return answer.status, answer.read()
 
 
-def a_clip(served: Served, case: Case) -> tuple[dict[str, Any], bytes]:
+def a_clip(served: Running, case: Case) -> tuple[dict[str, Any], bytes]:
     """A good clip as a plain dictionary, and its tensors."""
-    asked = BlockRequest(text=[1, 2], draft=[3, 4, 5])
-    clip, tensors = clip_message(served.service.info.identity, case, asked)
-    return clip.model_dump(), save(tensors)
+    assert case.cloud_prompt.waveform is not None
+    clip = ClipRequest(
+        identity=served.service.info.identity, prompt_ids=list(case.cloud_prompt.ids),
+        samples=len(case.cloud_prompt.waveform), capacity=30, longest=30, vocab_size=case.pair.vocab_size,
+        stop_ids=list(case.cloud.processor.eos_ids), scoring=case.config.decoding.scoring(),
+        acceptance=case.config.decoding.rules, block=BlockRequest(text=[1, 2], draft=[3, 4, 5]),
+    )  # fmt: skip
+    return clip.model_dump(), save(as_sent(case.cloud_prompt.audio))
 
 
 def framed(message: object, numbers: bytes = b"") -> bytes:
@@ -81,7 +85,7 @@ def new_session() -> str:
     return f"/v1/sessions/{uuid.uuid4().hex}"
 
 
-def honest_caption(served: Served, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def honest_caption(served: Running, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A caption over the wire, as right as ever."""
     monkeypatch.setenv("SPECDEC_TEST_TOKEN", TOKEN)
     with remote_cloud(served.url, case.edge, token_env="SPECDEC_TEST_TOKEN") as link:
@@ -124,7 +128,7 @@ def test_bodies_are_bounded(served):
 @pytest.mark.slow
 def test_slow_bodies_are_cut_off(case):
     head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\nslow".encode()
-    with serving(case.cloud, body_s=0.5) as served, connections(served, 1, head) as (connection,):
+    with verifying(case.cloud, body_s=0.5) as served, connections(served, 1, head) as (connection,):
         assert b" 408 " in connection.recv(4096)
 
 
@@ -205,7 +209,7 @@ def _fuzzed(rng: random.Random, good: bytes) -> bytes:
     return bytes(changed)
 
 
-def _fuzz(served: Served, case: Case, count: int) -> Counter[int]:
+def _fuzz(served: Running, case: Case, count: int) -> Counter[int]:
     """Status -> how often, of so many broken requests."""
     good, features = a_clip(served, case)
     clip, question = framed(good, features), framed({"text": [1, 2], "draft": [3, 4, 5]})
@@ -239,11 +243,11 @@ def test_broken_bodies(served, case, count, monkeypatch):
 
 
 def test_memory_is_a_budget(case):
-    with serving(case.cloud) as served:
+    with verifying(case.cloud) as served:
         clip, features = a_clip(served, case)
         assert call(served, "PUT", new_session(), framed(clip, features))[0] == 200
         one = served.service.clips.bytes
-    with serving(case.cloud, memory_bytes=5 * one) as served:
+    with verifying(case.cloud, memory_bytes=5 * one) as served:
         for _ in range(12):
             assert call(served, "PUT", new_session(), framed(clip, features))[0] == 200
             assert served.service.clips.bytes <= 5 * one
@@ -253,7 +257,7 @@ def test_memory_is_a_budget(case):
 @pytest.mark.slow
 def test_idle_clips_are_forgotten(case, monkeypatch):
     monkeypatch.setattr("specdec_cli.serve.app._SWEEP_S", 0.05)
-    with serving(case.cloud, idle_s=0.2) as served:
+    with verifying(case.cloud, idle_s=0.2) as served:
         clip, features = a_clip(served, case)
         session = new_session()
         assert call(served, "PUT", session, framed(clip, features))[0] == 200
@@ -319,7 +323,7 @@ def test_a_failing_model_is_not_the_clips_fault(case, served, failure, status, s
 def test_the_budget_counts_what_a_clip_holds(case):
     asked = case.but(max_new_tokens=30)
     for guess_tokens in (0, 8):
-        with serving(asked.cloud) as served:
+        with verifying(asked.cloud) as served:
             good, features = a_clip(served, asked)
             good |= {"guess_tokens": guess_tokens, "capacity": 64, "longest": 40}
             session = new_session()
@@ -342,7 +346,7 @@ def test_the_budget_counts_what_a_clip_holds(case):
 def test_a_clip_may_be_forgotten_while_it_is_verified(case, monkeypatch):
     """Its text is read by one thread while another one replaces it; whatever is read, ids and owners go together."""
     verdicts = [Verdict(2, 7, (8,)), Verdict(1, 9), Verdict(0, 4, (5, 6, 7))]
-    with serving(case.cloud) as served:
+    with verifying(case.cloud) as served:
         good, features = a_clip(served, case)
         session = new_session()
         assert call(served, "PUT", session, framed(good, features))[0] == 200
@@ -400,7 +404,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Semapho
 @pytest.mark.slow
 def test_nothing_more_is_done_for_a_client_that_has_left(case, monkeypatch):
     """And its body counts as long as a thread holds it, however soon the client goes."""
-    with serving(case.cloud) as served, held_up(monkeypatch) as (started, go_on):
+    with verifying(case.cloud) as served, held_up(monkeypatch) as (started, go_on):
         good, features = a_clip(served, case)
         body = framed(
             good | {"capacity": 64, "longest": 60, "block": {"text": [], "draft": [], "run_on": 40}}, features
@@ -420,7 +424,7 @@ def test_nothing_more_is_done_for_a_client_that_has_left(case, monkeypatch):
 def test_wrong_json_costs_little(case):
     """Of a list the first wrong item is one too many: errors of all of them take a hundred times the text."""
     size = (1 << 20) - 200
-    with serving(case.cloud) as served:
+    with verifying(case.cloud) as served:
         good, features = a_clip(served, case)
         good |= {"block": None}
         wrong = [framed({"text": [""] * (size // 4), "draft": []})]
@@ -440,7 +444,7 @@ def test_wrong_json_costs_little(case):
 
 @pytest.mark.slow
 def test_large_integers_are_refused_before_they_are_widened(case, monkeypatch):
-    with serving(case.cloud) as served:
+    with verifying(case.cloud) as served:
         good, _ = a_clip(served, case)
         audio = as_sent(case.cloud_prompt.audio)
         large = torch.zeros(1, 30 << 20, dtype=torch.uint8)
@@ -452,7 +456,7 @@ def test_large_integers_are_refused_before_they_are_widened(case, monkeypatch):
 
 
 @contextmanager
-def connections(served: Served, count: int, first: bytes = b"") -> Iterator[list[socket.socket]]:
+def connections(served: Running, count: int, first: bytes = b"") -> Iterator[list[socket.socket]]:
     """So many open connections, each with the first bytes of a request."""
     with ExitStack() as stack:
         opened = []
@@ -464,7 +468,7 @@ def connections(served: Served, count: int, first: bytes = b"") -> Iterator[list
 
 def test_bodies_in_flight_are_a_budget(case):
     size = 100_000
-    with serving(case.cloud, bodies_bytes=3 * size, body_bytes=2 * size, body_s=120.0) as served:
+    with verifying(case.cloud, bodies_bytes=3 * size, body_bytes=2 * size, body_s=120.0) as served:
         head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n\r\n".encode()
         with connections(served, 4, head + b"\0" * (size - 1)) as opened:  # a byte is missing of each
             assert select.select(opened, [], [], 120.0)[0]
@@ -498,7 +502,6 @@ def test_what_is_no_distribution_is_refused(change):
 @pytest.mark.slow
 def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch):
     case = make_case(91_000, mode="lossless", temperature=0.0)
-    served = Served(case.cloud)
     reached, go_on = threading.Event(), threading.Event()
     logits = Session.logits
 
@@ -508,7 +511,7 @@ def test_what_is_being_answered_is_answered_before_the_server_ends(monkeypatch):
         return logits(session, *arguments)
 
     found = []
-    with remote_cloud(served.url, case.edge) as link:
+    with verifying(case.cloud) as served, remote_cloud(served.url, case.edge) as link:
         clip = RemoteClip(lambda: case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids)
         verifier = link.verifier(clip)
         monkeypatch.setattr(Session, "logits", held_up)

@@ -21,10 +21,11 @@ from specdec_cli.cloud.vllm_protocol import GENERATE, MODELS, TOKENIZE, data_url
 from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
-from tests.cloud.stand_in import Answer, ModelServer, Respond, answering
+from tests.cloud.stand_in import ModelServer
 from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge, outcome, prompt
 from tests.support.machine import NOBODY, growing_less_than
 from tests.support.models import tiny_clip
+from tests.support.servers import Answer, Respond, answering
 from tests.tiers import few
 
 Change = Callable[[dict[str, Any]], object]

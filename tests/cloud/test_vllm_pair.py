@@ -35,7 +35,7 @@ from specdec_cli.decoding.pair import Pair
 from specdec_cli.errors import CheckpointError, EdgeError
 from specdec_cli.models.remote_processor import RemoteProcessor
 from specdec_cli.types import Finished, ModelWork
-from tests.cloud.stand_in import ModelServer, answering
+from tests.cloud.stand_in import ModelServer
 from tests.cloud.vllm_cases import CLOUD, VllmCase, clip, cloud, configured, edge, outcome, prompt
 from tests.cloud.vllm_server import serving, write_recordings
 from tests.laws.cases import CLAIMS, INSTRUCTIONS, drawn_settings, reading_as
@@ -43,6 +43,7 @@ from tests.laws.reference import Oracle
 from tests.laws.sound import FIGURES, Sound
 from tests.laws.tolerance import LawBroken, assert_law, most_parting
 from tests.support.models import audio_module, save_checkpoint
+from tests.support.servers import answering
 from tests.tiers import few, slow
 from tests.tiny import collect
 

@@ -12,8 +12,8 @@ from specdec_cli.labels.calibration import calibration_for, sharpened, shipped
 from specdec_cli.labels.probabilities import KEPT, needs_review
 from specdec_cli.transcript.records import ClassScores, Transcript
 from specdec_cli.transcript.round import Round
-from tests.cloud.serving import serving
 from tests.mini_pair import MODES, RATE, captioner, mini_pair, voice
+from tests.support.servers import verifying
 from tests.tiers import few
 
 LEXICON = Lexicon.read()
@@ -94,7 +94,7 @@ def test_every_token_keeps_its_alternatives(settings):
 def test_a_remote_cloud_tells_the_same():
     cloud = mini_pair().local("cloud")
     here = scored(captioner(decoding__mode="lossless"))
-    with serving(cloud) as served:
+    with verifying(cloud) as served:
         flags = {
             "cloud.model": served.url,
             "remote.timeout_s": 60.0,

@@ -22,12 +22,12 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import Engine
 from specdec_cli.models.processor import Prompt
 from specdec_cli.types import Finished
-from tests.cloud.serving import Served, remote_cloud, serving
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.checks import assert_best, parts
 from tests.laws.makers import closing
 from tests.laws.reference import assert_rounds, cloud_oracle
 from tests.laws.tolerance import most_parting, numbers
+from tests.support.servers import Running, remote_cloud, verifying
 from tests.tiers import few
 from tests.waiting import until
 
@@ -44,8 +44,8 @@ class Servers:
         """A client for the edge of a case, of a server of its cloud."""
         return self._linked(case.cloud, case.edge)
 
-    def _serve(self, model: AudioLM) -> Served:
-        return self._stack.enter_context(serving(model))
+    def _serve(self, model: AudioLM) -> Running:
+        return self._stack.enter_context(verifying(model))
 
     def _link(self, model: AudioLM, edge: AudioLM) -> VerifyClient:
         return self._stack.enter_context(remote_cloud(self._served(model).url, edge))
@@ -211,7 +211,7 @@ def test_the_clip_goes_out_once_and_only_if_a_block_escalates(servers):
 def test_a_server_guesses_from_the_captions_that_it_has_finished(mode):
     given = {"temperature": 0.0, "acceptance": None, "loop_period": 0, "max_new_tokens": 18, "guess_tokens": 8}
     case = make_case(7, mode=mode, k="auto", cost_ratio=9.0, **given)  # lossless, too, the cloud writes alone
-    with serving(case.cloud) as served, remote_cloud(served.url, case.edge) as link:
+    with verifying(case.cloud) as served, remote_cloud(served.url, case.edge) as link:
         forwards, texts = [], set()
         for _ in range(3):
             _, finished = collect(far_loop(case, link).events())

@@ -10,7 +10,7 @@ import soundfile
 from tests.cli.conftest import _own_environment, specdec  # noqa: F401 - fixtures
 from tests.mini_pair import RATE, voice
 from tests.pages.sample import Runs, comparison, page_of, runs_over, voices
-from tests.pages.served import Served, serving
+from tests.support.servers import Running, captioning
 
 
 @pytest.fixture(scope="session")
@@ -28,9 +28,9 @@ def page(runs, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
+def served() -> Iterator[Running]:
     """A server of the mini pair without a token."""
-    with serving() as running:
+    with captioning(token=None) as running:
         yield running
 
 

@@ -16,8 +16,8 @@ import soundfile
 from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.token_fates import tokens
 from tests.mini_pair import RATE, write_voice
-from tests.pages.served import TOKEN, serving
 from tests.pages.test_browser import PATIENCE_MS, brightness, launched
+from tests.support.servers import TOKEN, captioning
 
 MICROPHONE = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
 DONE = ".downloads"
@@ -241,7 +241,7 @@ def test_what_is_dropped_is_sent_and_a_refusal_is_told(browser, served):
 
 
 def test_a_file_beyond_the_limit_is_not_sent(browser, clip):
-    with serving(body_bytes=70_000) as served:
+    with captioning(token=None, body_bytes=70_000) as served:
         made = ready(visit(browser, served.url))
         made.tab.set_input_files("#file", clip)
         made.tab.wait_for_selector("#problem:has-text('larger than the server takes')")
@@ -250,14 +250,14 @@ def test_a_file_beyond_the_limit_is_not_sent(browser, clip):
 
 
 def test_a_server_that_ends_is_told(browser, clip):
-    with serving() as served:
+    with captioning(token=None) as served:
         made = ready(visit(browser, served.url))
     made.tab.set_input_files("#file", clip)
     made.tab.wait_for_selector("#problem:has-text('The server does not answer')")
 
 
 def test_the_token_is_asked_for_and_kept_nowhere(browser, clip):
-    with serving(TOKEN) as served:
+    with captioning() as served:
         made = visit(browser, served.url)
         made.tab.wait_for_selector("#token:focus")
         made.tab.keyboard.type("a guess")

@@ -14,13 +14,13 @@ from specdec_cli.pages.words import words
 from specdec_cli.transcript import Transcript
 from specdec_cli.types import Flag, GateName, Mode, Reason, Source
 from tests.pages.read_page import Page
-from tests.pages.served import TOKEN, Served, serving
+from tests.support.servers import TOKEN, Running, captioning
 from tests.tiers import few
 
 PATHS = ("/", "/page/settings", "/v1/models", "/v1/info", "/metrics")
 
 
-def streamed(served: Served, path: Path) -> list[Transcript]:
+def streamed(served: Running, path: Path) -> list[Transcript]:
     """What the page makes of a stream: the transcript of each piece."""
     sound = {"data": base64.b64encode(path.read_bytes()).decode(), "format": "wav"}
     content = [{"type": "input_audio", "input_audio": sound}]
@@ -127,7 +127,7 @@ def test_another_site_cannot_have_anything_captioned(served):
 
 
 def test_with_a_token_the_page_alone_is_open():
-    with serving(TOKEN) as served:
+    with captioning() as served:
         assert admitted(served.url, "/", Host="specdec.example")
         for path in PATHS[1:]:
             assert not admitted(served.url, path)

@@ -24,13 +24,14 @@ from specdec_cli.serve.api_error import refusal_of
 from specdec_cli.transcript import Transcript
 from tests.audio.encode import ffmpeg_bytes, sndfile_bytes
 from tests.mini_pair import MODES, RATE, captioner, voice, write_voice
-from tests.serve.api import TOKEN, Api, api, ask, at_address, encoded, message, spoken, text_of
+from tests.serve.messages import ask, at_address, encoded, message, spoken, text_of
+from tests.support.servers import TOKEN, Running, captioning
 from tests.tiers import few, named
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Api]:
-    with api(room=8) as running:
+def served() -> Iterator[Running]:
+    with captioning(room=8) as running:
         yield running
 
 
@@ -362,7 +363,7 @@ def test_the_models_are_those_that_are_loaded(client):
     with pytest.raises(openai.AuthenticationError, match="the access token"):
         client.with_options(api_key="wrong").models.list()
     for mode, verifies in (("edge", 404), ("cloud", 200)):
-        with api(settings={"decoding.mode": mode}) as one:
+        with captioning(settings={"decoding.mode": mode}) as one:
             assert [each.id for each in one.client().models.list()] == [f"specdec/{mode}"]
             with pytest.raises(openai.NotFoundError, match=f"This server has specdec/{mode}"):
                 ask(one.client(), spoken(1))

@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from tests.mini_pair import voice
-from tests.serve.api import TOKEN, api, encoded
+from tests.serve.messages import encoded
+from tests.support.servers import TOKEN, captioning
 
 SECONDS = float(os.environ.get("SPECDEC_FUZZ_S", "60"))
 SOUND = encoded(voice(1, 0.4))
@@ -48,7 +49,7 @@ def test_no_request_makes_the_server_fail():
 
     statuses = Counter[int]()
     head = {"Authorization": f"Bearer {TOKEN}"}
-    with api(room=8) as served, httpx.Client(base_url=served.url, headers=head, timeout=600) as client:
+    with captioning(room=8) as served, httpx.Client(base_url=served.url, headers=head, timeout=600) as client:
         schema = schemathesis.openapi.from_dict(client.get("/openapi.json").json())
         modes = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
         chat = schema["/v1/chat/completions"]["POST"]

@@ -24,10 +24,10 @@ from openai import AsyncOpenAI
 from specdec_cli.captioner import Captioner
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.session import Session
-from tests.cloud.serving import remote_cloud
 from tests.mini_pair import RATE, captioner, mini_pair, voice
-from tests.serve.api import TOKEN, Api, api, ask, at_address, encoded, message, spoken, text_of
+from tests.serve.messages import ask, at_address, encoded, message, spoken, text_of
 from tests.support.machine import growing_less_than
+from tests.support.servers import TOKEN, Running, captioning, remote_cloud
 from tests.tiers import few
 from tests.waiting import until
 
@@ -36,12 +36,12 @@ MANY_PIECES = encoded(np.concatenate([part for n in range(40) for part in (voice
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Api]:
-    with api(room=2) as running:
+def served() -> Iterator[Running]:
+    with captioning(room=2) as running:
         yield running
 
 
-def begun(served: Api, *, stream: bool = True) -> socket.socket:
+def begun(served: Running, *, stream: bool = True) -> socket.socket:
     """A connection whose request was sent."""
     body = {
         "model": "specdec/hybrid",
@@ -51,12 +51,12 @@ def begun(served: Api, *, stream: bool = True) -> socket.socket:
     }
     data = json.dumps(body).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"
-    connection = socket.create_connection(("127.0.0.1", served.running.port), 120)
+    connection = socket.create_connection(("127.0.0.1", served.port), 120)
     connection.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
     return connection
 
 
-def pieces_captioned(served: Api) -> float:
+def pieces_captioned(served: Running) -> float:
     return sum(
         sample.value
         for metric in served.offer.metrics.captions.collect()
@@ -128,7 +128,7 @@ def test_a_queue_has_a_bound(monkeypatch):
         assert go_on.wait(120)
         return forward(session, *arguments)
 
-    with api(room=1, waiting=2) as small:
+    with captioning(room=1, waiting=2) as small:
         monkeypatch.setattr(Session, "logits", waiting)
         refused = [each for each in asyncio.run(crowd(small.url, 0)) if isinstance(each, openai.RateLimitError)]
         assert len(refused) == 9
@@ -138,7 +138,7 @@ def test_a_queue_has_a_bound(monkeypatch):
 
 
 def test_what_is_too_large_is_refused():
-    with api(clip_s=2.0, body_bytes=400_000, text_tokens=64) as strict:
+    with captioning(clip_s=2.0, body_bytes=400_000, text_tokens=64) as strict:
         client = strict.client()
         for seconds, says in ((3.0, r"The recording lasts longer than 2 s"), (20.0, "400000 bytes")):
             with pytest.raises(openai.APIStatusError, match=says) as caught:
@@ -160,7 +160,7 @@ def test_a_prompt_beyond_the_context_is_refused(served):
     "body", [b"", b"{", b"[]", b"null", b'{"model": NaN}', b"\xff", b"[" * 100_000, b'{"a":"\\ud800"}']
 )
 def test_malformed_bodies(served, body):
-    with closing(http.client.HTTPConnection("127.0.0.1", served.running.port, timeout=120)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)) as connection:
         connection.request("POST", "/v1/chat/completions", body, {"Authorization": f"Bearer {TOKEN}"})
         answer = connection.getresponse()
         found = json.loads(answer.read())
@@ -168,12 +168,12 @@ def test_malformed_bodies(served, body):
     assert found["error"]["type"] == "invalid_request_error"
 
 
-def assert_costs_little(served: Api, path: str, body: bytes, most: int) -> None:
+def assert_costs_little(served: Running, path: str, body: bytes, most: int) -> None:
     """A wrong body is refused within two seconds of CPU time, and with at most so many bytes of memory."""
     started = time.process_time()
     with (
         growing_less_than(most),
-        closing(http.client.HTTPConnection("127.0.0.1", served.running.port, timeout=120)) as connection,
+        closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)) as connection,
     ):
         connection.request("POST", path, body, {"Authorization": f"Bearer {TOKEN}"})
         assert connection.getresponse().status == 400
@@ -206,16 +206,16 @@ def told(connection: socket.socket) -> bytes:
 
 def test_the_end_is_told_to_every_request():
     """With a status before the answer has begun, and in the last event of a stream."""
-    with api(room=1, end_s=1) as ending, ThreadPoolExecutor(4) as pool:
+    with captioning(room=1, end_s=1) as ending, ThreadPoolExecutor(4) as pool:
         asked = [begun(ending, stream=stream) for stream in (True, True, False)]
         assert asked[0].recv(1, socket.MSG_PEEK)
         assert until(lambda: ending.offer.captions.under_way == 3)
-        asked.append(socket.create_connection(("127.0.0.1", ending.running.port), 120))
+        asked.append(socket.create_connection(("127.0.0.1", ending.port), 120))
         asked[3].sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ")
         asked[3].sendall(f"{TOKEN}\r\nContent-Length: 1000\r\n\r\nhalf".encode())
         ending.client().models.list()  # by then the server has read what came before
         answers = [pool.submit(told, each) for each in asked]
-        ending.running.stop()
+        ending.stop()
         streamed, *others = (answer.result().decode() for answer in answers)
     *events, error = [line for line in streamed.splitlines() if line.startswith("data: ")]
     assert json.loads(error.removeprefix("data: "))["error"]["code"] == "shutting_down"
@@ -232,7 +232,7 @@ def test_a_stream_has_a_comment_while_its_recording_waits(monkeypatch):
         assert go_on.wait(120)
         return forward(session, *arguments)
 
-    with api(room=1) as held_up:
+    with captioning(room=1) as held_up:
         monkeypatch.setattr(Session, "logits", waiting)
         with begun(held_up) as connection, connection.makefile("rb") as lines:
             said = [next(lines) for _ in range(9)]
@@ -244,7 +244,7 @@ def test_a_stream_has_a_comment_while_its_recording_waits(monkeypatch):
 
 def test_pages_of_named_origins_may_use_the_server():
     origin = "https://app.example.org"
-    with api(origins=frozenset({origin})) as served, httpx.Client(base_url=served.url) as browser:
+    with captioning(origins=frozenset({origin})) as served, httpx.Client(base_url=served.url) as browser:
         asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
         for site, status in ((origin, 200), ("https://other.example.org", 400)):
             preflight = browser.options("/v1/chat/completions", headers={"Origin": site, **asked})
