@@ -18,29 +18,38 @@ def column(words: str, name: str = "emotion", separator: str = " ") -> str:
     return f"file\t{name}\n" + "".join(f"{n}.wav\t{word}\n" for n, word in enumerate(words.split(separator)))
 
 
-READ: list[tuple[str, str, str]] = [  # words, their classes, and which of them count
-    ("angry sad happy", "angry sad happy", "-"),
-    ("neutral joy surprise anger sadness disgust fear", "neutral happy surprised angry sad disgusted fearful", "-"),
+READ: list[tuple[str, str, str, str | None]] = [  # words, their classes, which of them count, and whose codes they are
+    ("angry sad happy", "angry sad happy", "-", None),
+    ("neutral joy surprise anger sadness disgust fear", "neutral happy surprised angry sad disgusted fearful",
+     "-", None),
     ("boredom boredom contempt sad calm neutral", "- - - sad neutral neutral",
-     "emotion: 3 of 6; left out: boredom 2, contempt 1; read as neutral: calm 1"),
+     "emotion: 3 of 6; left out: boredom 2, contempt 1; read as neutral: calm 1", None),
     ("neu hap ang sad exc fru fea sur dis oth xxx", "neutral happy angry sad happy - fearful surprised disgusted - -",
-     "emotion: 8 of 11; left out: fru 1, oth 1, xxx 1; read as happy: hap 1, exc 1"),
-    ("sad N/A nan unknown happy", "sad - - - happy", "emotion: 2 of 5; left out: no label 3"),
-    ("ps angry", "surprised angry", "-"),
-    ("中立 惊喜", "neutral surprised", "-"),
-    ("neutral Wut happy", "neutral - happy", "emotion: 2 of 3; left out: wut 1"),
-    ("A:N A N F X", "- angry neutral fearful -", "emotion: 3 of 5; left out: a tie of raters 1, x 1"),
-    ("A:A:N C C", "angry - -", "emotion: 1 of 3; left out: c 2"),
+     "emotion: 8 of 11; left out: fru 1, oth 1, xxx 1; read as happy: hap 1, exc 1", None),
+    ("ANG DIS FEA HAP NEU SAD", "angry disgusted fearful happy neutral sad", "-", None),
+    ("sad N/A nan unknown happy", "sad - - - happy", "emotion: 2 of 5; left out: no label 3", None),
+    ("ps angry", "surprised angry", "-", None),
+    ("中立 惊喜", "neutral surprised", "-", None),
+    ("neutral Wut happy", "neutral - happy", "emotion: 2 of 3; left out: wut 1", None),
+    ("A:N A N F X", "- angry neutral fearful -", "emotion: 3 of 5; left out: a tie of raters 1, x 1", "MSP-Podcast"),
+    ("A:A:N C C", "angry - -", "emotion: 1 of 3; left out: c 2", "MSP-Podcast"),
+    ("A S H U F D C N O X", "angry sad happy surprised fearful disgusted - neutral - -",
+     "emotion: 7 of 10; left out: c 1, o 1, x 1", "MSP-Podcast"),
+    ("W L E A F T N", "angry - disgusted fearful happy sad neutral", "emotion: 6 of 7; left out: l 1", "EMO-DB"),
+    ("01 02 03 04 05 06 07 08", "neutral neutral happy sad angry fearful disgusted surprised",
+     "emotion: 8 of 8; read as neutral: 01 1, 02 1", "RAVDESS"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("words", "classes", "counts"), READ, ids=[row[0] for row in READ])
-def test_labels_that_are_left_out_are_counted(tmp_path, words, classes, counts):
+@pytest.mark.parametrize(("words", "classes", "counts", "corpus"), READ, ids=[row[0] for row in READ])
+def test_labels_are_read_and_those_that_are_left_out_are_counted(tmp_path, words, classes, counts, corpus):
     (tmp_path / "r.tsv").write_text(column(words), "utf-8")
-    codes = "MSP-Podcast" if "A" in words.split(":") else None
-    references = References.read(tmp_path / "r.tsv", lexicon=LEXICON, label_codes=codes)
+    given = corpus if ":" in words else None  # which the raters of a cell are not known by
+    references = References.read(tmp_path / "r.tsv", lexicon=LEXICON, label_codes=given)
     assert [entry.labels.get("emotion", "-") for entry in references.entries] == classes.split()
     assert counted(references.entries) == ([] if counts == "-" else [counts])
+    assert references.codes == ({"emotion": corpus} if corpus else {})
+    assert not corpus or f"by the codes of {corpus}" in references.said()
 
 
 @pytest.mark.parametrize(
@@ -89,29 +98,6 @@ def test_the_class_of_most_raters_counts(tmp_path):
     (tmp_path / "r.json").write_text('[{"file": "a", "emotion": ["sad", "sad", "joy"]}]')
     (entry,) = References.read(tmp_path / "r.json", lexicon=LEXICON).entries
     assert entry.labels == {"emotion": "sad"}
-
-
-@pytest.mark.parametrize("empty", ["", "nan", "NaN", "None", "NULL", "null", "N/A", "#N/A", "<NA>", "-"])
-def test_cells_without_a_value_are_no_captions(tmp_path, empty):
-    (tmp_path / "r.tsv").write_text(
-        f"file\tcaption\tpauses\tspeaker\na\t{empty}\tnone\t{empty}\nb\tA voice.\tmany\tbo\n"
-    )
-    first, _ = References.read(tmp_path / "r.tsv", lexicon=LEXICON, strict=True).entries
-    assert first == Reference("a", (), {"pauses": "few"})
-
-
-@pytest.mark.parametrize(
-    ("header", "cells", "labels"),
-    [
-        ("gender\tspeaking_rate\tenergy", "F\tslow\thigh", {"voice": "female", "rate": "slow", "volume": "loud"}),
-        ("sex\tspeed\tloudness", "male_masculine\t5.2\t-20.1", {"voice": "male"}),
-        ("label_voice\tc_rate\trate", "m\tfast\t7.1", {"voice": "male", "rate": "fast"}),
-    ],
-)
-def test_further_names_of_label_columns_hold_words_alone(tmp_path, header, cells, labels):
-    (tmp_path / "r.tsv").write_text(f"file\t{header}\na\t{cells}\n")
-    (entry,) = References.read(tmp_path / "r.tsv", lexicon=LEXICON).entries
-    assert entry.labels == labels
 
 
 ANN, BOB = (Reference("a.wav", (), {}, name, (0.0, 1.0)) for name in ("Ann Lee", "Bob"))

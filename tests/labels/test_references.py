@@ -34,10 +34,35 @@ def read(path: Path, content: str | bytes, **options: object) -> References:
     return References.read(path, lexicon=LEXICON, **options)
 
 
-@pytest.mark.parametrize("name", list(LAYOUTS))
-def test_every_layout_gives_the_same_entries(tmp_path, name):
-    references = read(tmp_path / name, LAYOUTS[name])
-    assert references.entries == ENTRIES
+NOTHING = ("", "nan", "NaN", "None", "NULL", "null", "N/A", "#N/A", "<NA>", "-")
+LIST = [{"id": 7, "captions": ["One.", None, " Two. "]}]
+READ: list[tuple[str, str, dict[str, object], tuple[Reference, ...]]] = [
+    *((name, content, {}, ENTRIES) for name, content in LAYOUTS.items()),
+    ("list.json", json.dumps(LIST), {}, (Reference("7", ("One.", "Two."), {}),)),
+    (
+        "named.csv", "file,other,caption,human,emotion,felt\na.wav,b.wav,C,H,sad,joy\n",
+        {"file_column": "other", "text_columns": ["human"], "label_columns": {"emotion": "felt"}},
+        (Reference("b.wav", ("H",), {"emotion": "happy"}),),
+    ),
+    *(
+        ("t.tsv", f"file\tcaption\tpauses\tspeaker\tc_emotion\na\t{cell}\tnone\t{cell}\t{label}\nb\tB.\tfew\t\tsad",
+         {}, (Reference("a", (), {"pauses": "few"}), Reference("b", ("B.",), {"pauses": "few", "emotion": "sad"})))
+        for cell, label in zip(NOTHING, (*NOTHING[:7], "unknown", "Boredom", "OTHER"), strict=True)
+    ),
+    *(  # further names of columns of labels, which hold words alone
+        ("names.tsv", f"file\t{header}\na\t{cells}\n", {}, (Reference("a", (), labels),))
+        for header, cells, labels in (
+            ("gender\tspeaking_rate\tenergy", "F\tslow\thigh", {"voice": "female", "rate": "slow", "volume": "loud"}),
+            ("sex\tspeed\tloudness", "male_masculine\t5.2\t-20.1", {"voice": "male"}),
+            ("label_voice\tc_rate\trate", "m\tfast\t7.1", {"voice": "male", "rate": "fast"}),
+        )
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "options", "entries"), READ)
+def test_what_a_table_says(tmp_path, name, content, options, entries):
+    assert read(tmp_path / name, content, **options).entries == entries
 
 
 GOOD = "file\tcaption\temotion\na.wav\tA voice.\thappy\n"
@@ -76,22 +101,6 @@ def test_columns_are_found_by_what_they_are_called(tmp_path):
     assert references.columns == {**labels, "text": "Caption_1, caption_2"}
     labels = {"rate": "fast", "pitch": "low", "emotion": "neutral"}
     assert references.entries == (Reference("a.wav", ("One.", "Two."), labels, "me"),)
-
-
-def test_named_columns_come_first(tmp_path):
-    content = "file,other,caption,human,emotion,felt\na.wav,b.wav,C,H,sad,joy\n"
-    options = {"file_column": "other", "text_columns": ["human"], "label_columns": {"emotion": "felt"}}
-    assert read(tmp_path / "t.csv", content, **options).entries == (Reference("b.wav", ("H",), {"emotion": "happy"}),)
-
-
-def test_texts_may_be_lists_and_numbers_are_text(tmp_path):
-    content = json.dumps([{"id": 7, "captions": ["One.", None, " Two. "]}])
-    assert read(tmp_path / "t.json", content).entries == (Reference("7", ("One.", "Two."), {}),)
-
-
-@pytest.mark.parametrize("word", ["", "-", "N/A", "nan", "unknown", "Boredom", "OTHER"])
-def test_rows_without_a_class_have_none(tmp_path, word):
-    assert read(tmp_path / "t.tsv", f"file\tc_emotion\na.wav\t{word}\nb.wav\tsad\n").entries[0].labels == {}
 
 
 def test_finding_a_clip(tmp_path):
@@ -138,33 +147,6 @@ def test_an_unknown_label_costs_itself(tmp_path):
     assert "'grmpf'" in sentence
     with pytest.raises(ReferencesError, match=r"line 3.*grmpf"):
         read(tmp_path / "t.csv", table, strict=True)
-
-
-@pytest.mark.parametrize(
-    ("codes", "classes", "corpus"),
-    [
-        (
-            "neu hap ang sad exc fru fea sur dis oth xxx",
-            "neutral happy angry sad happy - fearful surprised disgusted - -",
-            None,
-        ),
-        ("A S H U F D C N O X", "angry sad happy surprised fearful disgusted - neutral - -", "MSP-Podcast"),
-        ("W L E A F T N", "angry - disgusted fearful happy sad neutral", "EMO-DB"),
-        ("01 02 03 04 05 06 07 08", "neutral neutral happy sad angry fearful disgusted surprised", "RAVDESS"),
-        ("ANG DIS FEA HAP NEU SAD", "angry disgusted fearful happy neutral sad", None),
-        (
-            "neutral joy surprise anger sadness disgust fear",
-            "neutral happy surprised angry sad disgusted fearful",
-            None,
-        ),
-    ],
-)
-def test_the_codes_of_corpora(tmp_path, codes, classes, corpus):
-    rows = "".join(f"{number}.wav\t{code}\n" for number, code in enumerate(codes.split()))
-    references = read(tmp_path / "t.tsv", f"file\temotion\n{rows}")
-    assert [entry.labels.get("emotion", "-") for entry in references.entries] == classes.split()
-    assert references.codes == ({"emotion": corpus} if corpus else {})
-    assert not corpus or f"by the codes of {corpus}" in references.said()
 
 
 def test_letters_of_several_corpora_are_asked_for(tmp_path):
