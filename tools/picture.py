@@ -12,7 +12,7 @@ from rich.console import Console
 
 from specdec_cli import Captioner
 from specdec_cli.console.view import View
-from tests.pages.test_browser import launched
+from tests.support.browser import launched
 from tests.support.servers import captioning
 
 CLIP = "samples/en_male_pauses.flac"

@@ -10,6 +10,7 @@ import soundfile
 from tests.cli.conftest import _own_environment, specdec  # noqa: F401 - fixtures
 from tests.mini_pair import RATE, voice
 from tests.pages.sample import Runs, comparison, page_of, runs_over, voices
+from tests.support.browser import browser, visit  # noqa: F401 - fixtures
 from tests.support.servers import Running, captioning
 
 
