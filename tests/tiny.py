@@ -1,4 +1,4 @@
-"""Settings by their own names, and clips decoded by the loop."""
+"""Settings by their own names, and what a loop yields."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -7,21 +7,9 @@ from specdec_cli.config import CloudConfig, Config, EdgeConfig
 from specdec_cli.config.decoding_schema import DecodingConfig, GateConfig
 from specdec_cli.config.schema import PromptConfig, RuntimeConfig
 from specdec_cli.decoding.block import Block, Event
-from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.pair import Pair
-from specdec_cli.models.engine import Engine
-from specdec_cli.models.processor import Prompt
 from specdec_cli.types import Finished
 
-_OTHER_NAMES: Final = {
-    "gate": ("gate", "name"),
-}
-_SECTIONS: Final = {
-    "decoding": DecodingConfig,
-    "gate": GateConfig,
-    "prompt": PromptConfig,
-    "runtime": RuntimeConfig,
-}
+_SECTIONS: Final = {"decoding": DecodingConfig, "gate": GateConfig, "prompt": PromptConfig, "runtime": RuntimeConfig}
 
 
 def settings(**given: Any) -> Config:
@@ -31,14 +19,12 @@ def settings(**given: Any) -> Config:
     `settings(mode="hybrid", k=3, gate="entropy", threshold=0.5)`.
     """
     sections: dict[str, dict[str, Any]] = {name: {} for name in _SECTIONS}
-    given = {"closing": "off", "gate": "entropy", **given}
+    given = {"closing": "off", "name": given.pop("gate", "entropy"), **given}
     if given.pop("defer", False):
         given["k"] = "whole"
     for name, value in given.items():
-        section, field = _OTHER_NAMES.get(name) or next(
-            (section, name) for section, type_ in _SECTIONS.items() if name in type_.model_fields
-        )
-        sections[section][field] = value
+        section = next(section for section, type_ in _SECTIONS.items() if name in type_.model_fields)
+        sections[section][name] = value
     made: dict[str, Any] = {name: type_(**sections[name]) for name, type_ in _SECTIONS.items()}
     return Config(edge=EdgeConfig(model="tiny/edge"), cloud=CloudConfig(model="tiny/cloud"), **made)
 
@@ -49,17 +35,3 @@ def collect(events: Iterable[Event]) -> tuple[list[Block], Finished]:
     finished = seen[-1]
     assert isinstance(finished, Finished)
     return [event for event in seen if isinstance(event, Block)], finished
-
-
-def decode(
-    pair: Pair,
-    config: Config,
-    edge_prompt: Prompt | None,
-    cloud_prompt: Prompt | None,
-    *,
-    gate: Gate | None = None,
-    engine: Engine | None = None,
-) -> tuple[list[Block], Finished]:
-    """Runs one clip through the loop: its rounds and its end."""
-    made = None if cloud_prompt is None else lambda: cloud_prompt
-    return collect(pair.loop(config, (edge_prompt, made), gate, engine=engine).events())

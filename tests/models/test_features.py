@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from transformers import GenerationConfig, Qwen2_5OmniThinkerForConditionalGeneration, WhisperFeatureExtractor
+from transformers import WhisperFeatureExtractor
 
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import FAMILIES, AudioProcessor, QwenOmni
-from tests.support.models import TEMPLATE, as_audio_lm, tiny_clip, tiny_config, tiny_processor
+from tests.support.models import TEMPLATE, as_audio_lm, tiny_clip, tiny_module, tiny_processor
 
 TINY, HUB, WHOLE = (16, 30, 100), (128, 300, 100), (80, 30, 1500)
 QWEN = FAMILIES["qwen2.5-omni"]
@@ -35,17 +35,10 @@ CASES = [
 @cache
 def audio_model(mel_bins: int, window_s: int, n_window: int) -> AudioLM:
     """A tiny thinker whose audio front end has these numbers."""
-    config = tiny_config()
-    config.audio_config.num_mel_bins = mel_bins
-    config.audio_config.n_window = n_window
-    config.audio_config.encoder_layers = 2
-    with torch.random.fork_rng():
-        torch.manual_seed(mel_bins)
-        module = Qwen2_5OmniThinkerForConditionalGeneration(config).eval().requires_grad_(False)
-    module.generation_config = GenerationConfig(eos_token_id=tiny_processor().tokenizer.eos_token_id)
+    tower = {"num_mel_bins": mel_bins, "n_window": n_window, "encoder_layers": 2}
     extractor = WhisperFeatureExtractor(feature_size=mel_bins, chunk_length=window_s, return_attention_mask=True)
     processor = AudioProcessor(extractor, tiny_processor().tokenizer, chat_template=TEMPLATE)
-    return as_audio_lm(module, f"audio-{mel_bins}", processor)
+    return as_audio_lm(tiny_module(mel_bins, tower=tower), f"audio-{mel_bins}", processor)
 
 
 def encoded(model: AudioLM, values: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:

@@ -26,7 +26,7 @@ from tests.support.checkpoints import (
     write_hub,
 )
 from tests.support.kinds import KINDS, write
-from tests.support.models import save_checkpoint, tiny_config, tiny_model, tiny_module, tiny_processor
+from tests.support.models import save_checkpoint, thinker_config, tiny_model, tiny_module, tiny_processor
 from tests.tiers import few
 
 
@@ -66,7 +66,7 @@ LONG = {"rope_type": "longrope", "original_max_position_embeddings": 1024}
     ],
 )
 def test_a_text_ends_where_its_length_would_turn_cached_tokens_otherwise(rope, context):
-    config = tiny_config()
+    config = thinker_config(tiny_processor().tokenizer.get_vocab())
     config.get_text_config(decoder=True).rope_parameters = rope
     family = FAMILIES["qwen2.5-omni"]
     processor = Processor("tiny", family, tiny_processor(), config, GenerationConfig(eos_token_id=1))

@@ -18,7 +18,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from specdec_cli.models.families import FAMILIES, family_of
 from tests.support.checkpoints import fill, omni_layout, write_json
-from tests.support.models import byte_tokenizer, thinker_config
+from tests.support.models import BEGIN_END, CHATML, TOWER, audio_config, byte_tokenizer, thinker_config
 
 VOCAB = 320  # rows of the output layer
 TEXT: dict[str, Any] = {
@@ -27,12 +27,6 @@ TEXT: dict[str, Any] = {
     "intermediate_size": 48,
     "max_position_embeddings": 4096,
 } | {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
-CHATML = (
-    "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
-    "<|im_start|>system\nHi.<|im_end|>\n{% endif %}<|im_start|>{{ message['role'] }}\n"
-    "{% for part in message['content'] %}{% if part['type'] == 'audio' %}AUDIO{% else %}{{ part['text'] }}{% endif %}"
-    "{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 TEKKEN = (
     *("<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"),
     *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]"),
@@ -127,9 +121,6 @@ def _named(ids: dict[str, int], **tokens: str) -> dict[str, int]:
 
 _OMNI_25 = ("<|AUDIO|>", "<|audio_bos|>", "<|audio_eos|>", "<|IMAGE|>", "<|VIDEO|>", "<|vision_bos|>", "<|vision_eos|>")
 _VISION = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 32}
-_QWEN_TOWER = {
-    "num_mel_bins": 16, "d_model": 16, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 32,
-}  # fmt: skip
 _LAYER = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 _TOWER = {"num_mel_bins": 16, **_LAYER, "intermediate_size": 64}
 _OMNI_3 = (
@@ -141,8 +132,8 @@ _OMNI_3 = (
 def _qwen3_omni(ids: dict[str, int]) -> Any:
     rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2], "mrope_interleaved": True}
     config = tf.Qwen3OmniMoeThinkerConfig(
-        audio_config=_QWEN_TOWER
-        | {"n_window": 50, "n_window_infer": 100, "output_dim": 32, "downsample_hidden_size": 8},
+        audio_config=TOWER
+        | {"d_model": 16} | {"n_window": 50, "n_window_infer": 100, "output_dim": 32, "downsample_hidden_size": 8},
         vision_config=_VISION | {"deepstack_visual_indexes": []},
         text_config=TEXT
         | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "rope_parameters": rope},
@@ -155,12 +146,6 @@ def _qwen3_omni(ids: dict[str, int]) -> Any:
     )  # fmt: skip
     config.audio_end_token_id, config.vision_end_token_id = ids["<|audio_end|>"], ids["<|vision_end|>"]
     return config
-
-
-def _qwen2_audio(ids: dict[str, int]) -> Any:
-    return tf.Qwen2AudioConfig(
-        audio_config=_QWEN_TOWER, text_config={"model_type": "qwen2", **TEXT}, audio_token_index=ids["<|AUDIO|>"]
-    )
 
 
 def _audio_flamingo_3(ids: dict[str, int]) -> Any:
@@ -315,12 +300,13 @@ def _gemma(config: Config, extractor: str) -> Kind:
     return Kind(config, _GEMMA, _GEMMA_TEMPLATE, features, _GEMMA_EXTRAS, spread=0.2, finish=_gemma_layout)
 
 
-_BEGIN_END = "<|audio_bos|><|AUDIO|><|audio_eos|>"
 KINDS: dict[str, Kind] = {
     "qwen2.5-omni": _chatml(
-        lambda ids: thinker_config(ids, vocab_size=VOCAB), _OMNI_25, _BEGIN_END, "Qwen2_5OmniProcessor", omni=True
+        lambda ids: thinker_config(ids, vocab_size=VOCAB), _OMNI_25, BEGIN_END, "Qwen2_5OmniProcessor", omni=True
     ),
-    "qwen2-audio": _chatml(_qwen2_audio, _OMNI_25[:3], f"Audio 1: {_BEGIN_END}\n", "Qwen2AudioProcessor"),
+    "qwen2-audio": _chatml(
+        lambda ids: audio_config(ids, TEXT), _OMNI_25[:3], f"Audio 1: {BEGIN_END}\n", "Qwen2AudioProcessor"
+    ),
     "qwen3-omni": _chatml(
         _qwen3_omni, _OMNI_3, "<|audio_start|><|audio_pad|><|audio_end|>", "Qwen3OmniMoeProcessor", omni=True
     ),

@@ -35,13 +35,14 @@ from training.tokenizer import SPECIAL_TOKENS
 SPECIALS = SPECIAL_TOKENS[:10]
 DEVICE = os.environ.get("SPECDEC_DEVICE", "cpu")
 """Where the models of the laws run."""
-TEMPLATE = (
+BEGIN_END = "<|audio_bos|><|AUDIO|><|audio_eos|>"
+CHATML = (
     "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
     "<|im_start|>system\nHi.<|im_end|>\n{% endif %}<|im_start|>{{ message['role'] }}\n"
-    "{% for part in message['content'] %}{% if part['type'] == 'audio' %}<|audio_bos|><|AUDIO|><|audio_eos|>"
-    "{% else %}{{ part['text'] }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    "{% for part in message['content'] %}{% if part['type'] == 'audio' %}AUDIO{% else %}{{ part['text'] }}{% endif %}"
+    "{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+TEMPLATE = CHATML.replace("AUDIO", BEGIN_END)
 
 
 def byte_vocabulary() -> dict[str, int]:
@@ -82,23 +83,22 @@ def audio_processor() -> Qwen2AudioProcessor:
     return Qwen2AudioProcessor(parts.feature_extractor, parts.tokenizer)
 
 
-def tiny_config(
-    *, vocab_size: int = 288, layers: int = 2, hidden: int = 32, scale: float = 0.3, merges: int = 0
-) -> Qwen2_5OmniThinkerConfig:
-    """A thinker's configuration; `scale` is the spread of the random weights: larger is more opinionated."""
-    ids = tiny_processor(merges).tokenizer.get_vocab()
-    return thinker_config(ids, vocab_size=vocab_size, layers=layers, hidden=hidden, scale=scale)
+TOWER = {"num_mel_bins": 16, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 32}
+"""Of the encoders of Qwen."""
 
 
 def thinker_config(
-    ids: Mapping[str, int], *, vocab_size: int, layers: int = 2, hidden: int = 32, scale: float = 0.3
+    ids: Mapping[str, int],
+    *,
+    vocab_size: int = 288,
+    layers: int = 2,
+    hidden: int = 32,
+    scale: float = 0.3,
+    tower: Mapping[str, int] | None = None,
 ) -> Qwen2_5OmniThinkerConfig:
-    """The same for the ids of a tokenizer."""
+    """A thinker's for the ids of a tokenizer; `scale` is the spread of its weights: larger is more opinionated."""
     return Qwen2_5OmniThinkerConfig(
-        audio_config={
-            "num_mel_bins": 16, "d_model": 16, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 32,
-            "n_window": 100, "output_dim": hidden,
-        },
+        audio_config={**TOWER, "d_model": 16, "n_window": 100, "output_dim": hidden, **(tower or {})},
         vision_config={
             "depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": hidden,
             "fullatt_block_indexes": [0],
@@ -130,33 +130,33 @@ def thinker_config(
     )  # fmt: skip
 
 
-def audio_config(*, vocab_size: int = 288, layers: int = 2, hidden: int = 64) -> Qwen2AudioConfig:
-    """A Qwen2-Audio's configuration with heads of 32, the least that fast attention kernels take."""
-    ids = tiny_processor().tokenizer.get_vocab()
+def audio_config(ids: Mapping[str, int], text: Mapping[str, Any], d_model: int = 16) -> Qwen2AudioConfig:
+    """A Qwen2-Audio's around a text model."""
+    tower = {**TOWER, "d_model": d_model, "max_source_positions": 1500}
     return Qwen2AudioConfig(
-        audio_config={
-            "num_mel_bins": 16, "d_model": 32, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 32,
-            "max_source_positions": 1500,
-        },
-        text_config={
-            "vocab_size": vocab_size, "hidden_size": hidden, "intermediate_size": 48, "num_hidden_layers": layers,
-            "num_attention_heads": hidden // 32, "num_key_value_heads": 1, "max_position_embeddings": 4096,
-            "pad_token_id": ids["<|endoftext|>"],
-        },
-        audio_token_index=ids["<|AUDIO|>"],
-    )  # fmt: skip
+        audio_config=tower, text_config={"model_type": "qwen2", **text}, audio_token_index=ids["<|AUDIO|>"]
+    )
 
 
 def tiny_module(seed: int, *, scale: float = 0.3, merges: int = 0, **sizes: Any) -> Any:
     """A thinker with random float32 weights, the same for the same seed and sizes; global seeds untouched."""
-    config = tiny_config(scale=scale, merges=merges, **sizes)
+    config = thinker_config(tiny_processor(merges).tokenizer.get_vocab(), scale=scale, **sizes)
     module = _seeded(Qwen2_5OmniThinkerForConditionalGeneration, config, seed, scale, unused="visual")
     return _ending(module, tiny_processor(merges))
 
 
-def audio_module(seed: int, *, scale: float = 0.3, **sizes: Any) -> Any:
-    """A Qwen2-Audio, likewise."""
-    return _ending(_seeded(Qwen2AudioForConditionalGeneration, audio_config(**sizes), seed, scale), audio_processor())
+def audio_module(
+    seed: int, *, scale: float = 0.3, vocab_size: int = 288, layers: int = 2, hidden: int = 64
+) -> Qwen2AudioForConditionalGeneration:
+    """A Qwen2-Audio, likewise, with heads of 32, the least that fast attention kernels take."""
+    ids = tiny_processor().tokenizer.get_vocab()
+    text = {
+        "vocab_size": vocab_size, "hidden_size": hidden, "intermediate_size": 48, "num_hidden_layers": layers,
+        "num_attention_heads": hidden // 32, "num_key_value_heads": 1, "max_position_embeddings": 4096,
+        "pad_token_id": ids["<|endoftext|>"],
+    }  # fmt: skip
+    config = audio_config(ids, text, d_model=32)
+    return _ending(_seeded(Qwen2AudioForConditionalGeneration, config, seed, scale), audio_processor())
 
 
 def _seeded(kind: Any, config: Any, seed: int, scale: float, unused: str = "-") -> Any:
