@@ -93,7 +93,7 @@ class Visit:
             self.tab.keyboard.press("Tab")
             if self.tab.evaluate(f"document.activeElement.matches({target!r})"):
                 outline = "(e) => [e, e.parentElement].some((each) => getComputedStyle(each).outlineStyle !== 'none')"
-                assert self.tab.locator(target).first.evaluate(outline)
+                assert self.tab.evaluate(f"({outline})(document.activeElement)")
                 return
         raise AssertionError(f"Tab does not lead to {target}")
 
