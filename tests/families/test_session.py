@@ -1,4 +1,8 @@
-"""Sessions of every family: one encoder pass a clip, no scores that nobody wants, and a right state after an error."""
+"""Sessions of every family: they score what transformers' own forward scores, whatever was fed or failed before.
+
+An encoder pass a clip, no scores that nobody wants, and a right state after an error. What every family shares is asked
+of a thinker alone.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,10 +11,15 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from transformers.masking_utils import create_causal_mask
+from transformers.models.qwen2_5_omni import modeling_qwen2_5_omni
 
+from specdec_cli.config.decoding_schema import DecodingConfig
+from specdec_cli.decoding.next_scores import NextScores
+from specdec_cli.errors import DecodingError
 from specdec_cli.models import families as families_module
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.engine import forward_together
+from specdec_cli.models.engine import _forward, forward_together
 from specdec_cli.models.families import Family
 from specdec_cli.models.selftest import self_test
 from specdec_cli.models.session import Session
@@ -18,6 +27,7 @@ from tests.families.running import JOINING, families, joining, model, prompt
 from tests.models.test_slots import recordable
 from tests.support.checkpoints import assert_agree, cache_free_logits, load
 from tests.support.kinds import KINDS, write
+from tests.support.models import tiny_model
 from tests.tiers import few, named
 
 TEXT = (65, 66, 200, 67, 68, 201)
@@ -60,6 +70,10 @@ def test_a_verification_after_an_early_prefill_runs_the_encoder_once(family):
     for text in ((*TEXT[:5], 70), (*TEXT[:1], 71)):  # behind an earlier crop
         assert_agree(session.logits(text, 2), cache_free_logits(of, prompt(of, 1), text)[-2:])
     assert session.work.encoder_passes == 1
+    late = session_of(of)  # the scores of the prompt itself were not kept, and it is read again for them
+    late.logits(TEXT[:3], 1)
+    assert_agree(late.logits(TEXT[:2], 3), expected(of, 1, 7)[:3])
+    assert late.work.encoder_passes == 2
 
 
 @pytest.mark.parametrize("graphs", ["off", "on"])
@@ -121,6 +135,10 @@ def test_a_forward_that_fails_half_way_leaves_the_session_right(family):
             session.logits(text, positions)
         scores = session.logits(text, positions)
     assert_agree(scores, expected(of, 1, 4))
+    session.logits(TEXT[:4])
+    with failing_layer(of), torch.inference_mode():
+        session.step(torch.tensor(TEXT[4:5]))
+    assert_agree(session.logits(TEXT, 2), expected(of, 1, 2))
 
 
 @joining
@@ -152,3 +170,88 @@ def test_a_family_is_recorded_or_keeps_a_cache_that_grows(family):
         assert (of.slots is None) == (family not in JOINING)
     finally:
         of.slots = None
+
+
+def test_a_single_token_costs_no_mask_and_is_scored_alike(monkeypatch):
+    of = tiny_model(2, layers=3)
+    wanted = expected(of, 1, 7)
+    made: list[int] = []
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        made.append(kwargs["inputs_embeds"].shape[1])
+        return create_causal_mask(*args, **kwargs)
+
+    monkeypatch.setattr(modeling_qwen2_5_omni, "create_causal_mask", counted)
+    session = session_of(of)
+    assert_agree(torch.cat([session.logits(TEXT[:length]) for length in range(4)]), wanted[:4])
+    assert_agree(session.logits(TEXT, 2), wanted[5:])
+    assert made == [len(session.prompt.ids), 3]
+
+
+@pytest.mark.parametrize("vocab_size", [None, 266, 260, 258])
+def test_placeholders_are_impossible_and_padding_is_cut(vocab_size):
+    of = tiny_model(0)
+    processor = of.processor
+    scores = Session(of, prompt(of, 1), 20, vocab_size).logits(TEXT[:3], 4)
+    assert scores.shape == (4, vocab_size or 266)
+    assert scores.dtype == torch.float32
+    impossible = {id_ for id_ in processor.banned_ids if id_ < scores.shape[1]}
+    assert {int(i) for i in torch.nonzero(scores[0] == -torch.inf)} == impossible
+    assert {processor.token_text(id_) for id_ in processor.banned_ids} == {"<|AUDIO|>", "<|IMAGE|>", "<|VIDEO|>"}
+
+
+@pytest.mark.parametrize("after", [0, 4])
+def test_scores_that_are_not_finite_are_refused(after, monkeypatch):
+    """NaN would choose tokens in silence. What was cached is forgotten, and a retry is right."""
+    model = tiny_model(0)
+    session, forward = session_of(model), model.forward
+    scores = NextScores(session, DecodingConfig(), ())
+    if after:
+        scores.after(TEXT[:after])
+
+    def overflowing(*args: Any, **kwargs: Any) -> Any:
+        logits, *rest = forward(*args, **kwargs)
+        return (torch.full_like(logits, torch.nan), *rest)
+
+    monkeypatch.setattr(model, "forward", overflowing)
+    scores.after(TEXT, 2)
+    with pytest.raises(DecodingError, match="logits of tiny-0 are not finite") as error:
+        scores.row(TEXT)
+    assert not session.is_read
+    assert "bfloat16" in str(error.value.hint)
+    monkeypatch.undo()
+    assert_agree(scores.after(TEXT, 2), expected(model, 1, 2))
+
+
+def test_a_prompt_that_does_not_fit_the_context_is_refused_with_both_lengths():
+    model = tiny_model(3)
+    model.processor.context = 60
+    clip = prompt(model, 1)
+    with pytest.raises(DecodingError, match=rf"takes 60 tokens.*{len(clip.ids)}.*40 may follow") as error:
+        Session(model, clip, 40)
+    assert error.value.hint
+    Session(model, clip, 60 - len(clip.ids))
+
+
+def test_hidden_states_that_are_not_finite_reach_no_other_clip():
+    """Clips lie end to end in one attention, where a masked key still counts: 0 times NaN is NaN."""
+    model = tiny_model(2, layers=3)
+    lone, other, spoiled = (session_of(model) for _ in range(3))
+    for session in (lone, other, spoiled):
+        session.logits(TEXT[:4])
+    wanted = lone.logits(TEXT, 2)
+    bad = next(id_ for id_ in range(256) if id_ not in TEXT)
+
+    def overflow(_: Any, inputs: tuple[torch.Tensor], embedded: torch.Tensor) -> torch.Tensor:
+        return embedded.masked_fill((inputs[0] == bad)[..., None], torch.nan)
+
+    hook = model.module.get_input_embeddings().register_forward_hook(overflow)
+    try:
+        lost, rows = _forward([(spoiled, (*TEXT[:4], bad), 1), (other, TEXT[:5], 1)])
+    finally:
+        hook.remove()
+    assert isinstance(lost, torch.Tensor)
+    assert lost.isnan().any()
+    assert isinstance(rows, torch.Tensor)
+    assert_agree(rows, wanted[:1])
+    assert_agree(other.logits(TEXT), wanted[1:])
