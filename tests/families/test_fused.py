@@ -1,17 +1,25 @@
-"""Fused layers score as transformers' own, in every family and number format; what differs is left alone."""
+"""Fused layers and compiled steps score as transformers' own layers, in every family; what differs is left alone.
+
+Kernels are counted on a CPU, by the compiler's own counts: a GPU spends some 3 us on each, however small.
+"""
 
 from collections import Counter
 from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
+from torch._inductor import metrics
 
+from specdec_cli.models.compiled_steps import let_layers_compile
 from specdec_cli.models.fused import fuse_layers, rotate, signed
+from specdec_cli.models.selftest import self_test
 from specdec_cli.models.session import Session
-from tests.families.running import joining, model, prompt
+from specdec_cli.models.slots import Slots, _Shape
+from tests.families.running import JOINING, joining, model, prompt
 from tests.support.checkpoints import load
 from tests.support.kinds import KINDS, write
-from tests.support.models import tiny_module
+from tests.support.models import tiny_model, tiny_module
 
 TEXT = (65, 66, 200, 67, 68, 201)
 
@@ -25,6 +33,7 @@ def test_every_layer_of_every_family_is_fused_and_scores_alike(tmp_path, family)
     for kind, count in kinds.items():
         assert sum(number for name, number in changed.items() if name.endswith(kind)) == count
     assert (fused.self_test, fused.slots is not None) == ("passed", True)
+    assert not any("forward" in vars(part) for part in model(family, 0).module.get_decoder().modules())
     scores = []
     for of in (fused, model(family, 0)):
         session = Session(of, prompt(of, 1), 20)
@@ -71,3 +80,45 @@ def test_a_layer_of_another_build_keeps_its_own_forward(monkeypatch):
     monkeypatch.setattr(type(decoder.layers[0].self_attn), "forward", scaled)
     assert fuse_layers(module) == 2  # the MLPs
     assert "forward" not in vars(decoder.rotary_emb)
+
+
+MOST = dict.fromkeys(JOINING, 14) | {"qwen3-omni": 36}
+"""Kernels of a layer; a layer of experts also chooses and gathers them, as the library does."""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
+@pytest.mark.parametrize("family", JOINING)
+def test_all_layers_of_a_compiled_step_are_one_graph_of_few_kernels(tmp_path, family):
+    module = load(write(tmp_path / "model", KINDS[family], 0), graphs="on").module
+    shape, (plain, compiled) = _Shape(1, 1, 512), [Slots(module, 2, compiled=way) for way in (False, True)]
+    with torch.inference_mode():
+        for slots in (plain, compiled):
+            slots._inputs = {(1, size): slots._padded([(0, 0, 7)], _Shape(1, size, 512)) for size in (1, 9)}
+            slots._forward(_Shape(1, 9, 512))  # the layers take their memory
+        expected = plain._forward(shape)
+        let_layers_compile(module)
+        torch._dynamo.reset()
+        metrics.reset()
+        counters.clear()
+        torch.testing.assert_close(compiled._forward(shape), expected, atol=1e-4, rtol=1e-4)
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not counters["graph_break"]
+    assert metrics.generated_kernel_count + counters["inductor"]["extern_calls"] <= MOST[family]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_clip_scores_alike_with_compiled_steps_of_every_room(monkeypatch, caplog):
+    """More forms than PyTorch compiles of a function by default."""
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 1)
+    scores = []
+    for compiled in (False, True):
+        of = tiny_model(1, layers=2, graphs="on", compiled=compiled)
+        assert of.describe()["graphs"] == ("compiled" if compiled else "eager")
+        self_test(of)
+        assert of.self_test == "passed"
+        session = Session(of, prompt(of, 1), 20)
+        scores.append(torch.cat([session.logits(TEXT[:end]) for end in range(1, len(TEXT))]))
+    torch.testing.assert_close(*scores, atol=1e-4, rtol=1e-4)
+    assert "runs without" not in caplog.text
