@@ -3,11 +3,13 @@
 import string
 
 import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
 
 from specdec_cli.decoding.stop import LoopRule
 from tests.laws.cases import collect
+from tests.laws.tolerance import cases
 from tests.table import TableModel, certain, spelled, table_loop
-from tests.tiers import few
 
 RULE = LoopRule(8)
 
@@ -78,7 +80,14 @@ def test_the_clouds_own_text_is_never_bent(mode):
         assert finished.finish_reason == "loop"
 
 
-CUTS = few([{"k": 1}, {"k": 4}, {"k": "auto"}, {"defer": True}, *({"k": k} for k in (2, 3, 5, 6, 7, 8))], 4)
+CUTS = st.one_of(st.integers(1, 8).map(lambda k: {"k": k}), st.sampled_from([{"k": "auto"}, {"defer": True}]))
+ANY = settings(
+    max_examples=max(24, cases()),
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+)
 
 
 def cycle(letters: str, **steps: str) -> TableModel:
@@ -87,30 +96,29 @@ def cycle(letters: str, **steps: str) -> TableModel:
     return certain(following, size=28, margin=60.0)
 
 
-@pytest.mark.parametrize("cut", CUTS, ids=str)
-def test_a_loop_that_the_cloud_confirms_ends_within_three_repetitions(cut):
-    """A deferred draft of 64 equal tokens was committed whole."""
-    for period in range(1, 9):
-        letters = string.ascii_lowercase[:period]
-        loop = table_loop(cycle(letters), cycle(letters), gate="never", max_new_tokens=128, **cut)
-        rounds, finished = collect(loop.events())
-        assert [round_.reason for round_ in rounds if round_.escalated] == ["loop"], letters
-        assert finished.finish_reason == "loop", letters
-        assert len(finished.token_ids) <= 3 * max(period, 2) + 1, spelled(cycle(letters), finished.token_ids)
+@ANY
+@given(CUTS, st.integers(1, 8))
+@example({"defer": True}, 1)  # a deferred draft of 64 equal tokens was committed whole
+def test_a_loop_that_the_cloud_confirms_ends_within_three_repetitions(cut, period):
+    letters = string.ascii_lowercase[:period]
+    loop = table_loop(cycle(letters), cycle(letters), gate="never", max_new_tokens=128, **cut)
+    rounds, finished = collect(loop.events())
+    assert [round_.reason for round_ in rounds if round_.escalated] == ["loop"]
+    assert finished.finish_reason == "loop"
+    assert len(finished.token_ids) <= 3 * max(period, 2) + 1, spelled(cycle(letters), finished.token_ids)
 
 
-@pytest.mark.parametrize("cut", CUTS, ids=str)
-def test_a_loop_of_the_clouds_corrections_ends_within_three_repetitions(cut):
+@ANY
+@given(CUTS, st.integers(1, 23))
+def test_a_loop_of_the_clouds_corrections_ends_within_three_repetitions(cut, letters):
     """The edge repeats up to eight letters; whenever the cloud is called, it leads to the next ones, and back at last.
 
     The period of the text may be longer than the rule's.
     """
-    for letters in (*range(1, 9), 12, 16, 23):
-        units = [string.ascii_lowercase[:letters][at : at + 8] for at in range(0, letters, 8)]
-        edge = cycle("".join(units) + "z", **{unit[-1]: unit[0] for unit in units})
-        leads = {unit[-1]: after[0] for unit, after in zip(units, [*units[1:], "z"], strict=True)}
-        cloud = cycle("".join(units) + "z", **leads)
-        _, finished = collect(table_loop(edge, cloud, gate="never", max_new_tokens=1000, **cut).events())
-        text = finished.token_ids
-        assert finished.finish_reason == "loop", spelled(edge, text)
-        assert len(text) <= 3 * (3 * letters + 1) + 8, spelled(edge, text)
+    units = [string.ascii_lowercase[:letters][at : at + 8] for at in range(0, letters, 8)]
+    edge = cycle("".join(units) + "z", **{unit[-1]: unit[0] for unit in units})
+    leads = {unit[-1]: after[0] for unit, after in zip(units, [*units[1:], "z"], strict=True)}
+    cloud = cycle("".join(units) + "z", **leads)
+    _, finished = collect(table_loop(edge, cloud, gate="never", max_new_tokens=1000, **cut).events())
+    assert finished.finish_reason == "loop", spelled(edge, finished.token_ids)
+    assert len(finished.token_ids) <= 3 * (3 * letters + 1) + 8, spelled(edge, finished.token_ids)

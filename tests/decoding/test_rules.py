@@ -8,7 +8,6 @@ import torch
 from specdec_cli.config.decoding_schema import AcceptanceRules
 from specdec_cli.decoding.accept import NO_SYNONYMS, Synonyms, accept_block
 from specdec_cli.decoding.rows import read
-from tests.laws.cases import make_case
 
 
 def _logs(*rows: list[float]) -> torch.Tensor:
@@ -86,15 +85,3 @@ def test_near_ties_are_pairs_that_a_number_format_cannot_tell_apart():
     )
     assert [row.ties(2e-4) for row in read(rows, spread=True)] == [True, False, True, True, False]
     assert [row.ties(1e-2) for row in read(rows, spread=True)] == [True, True, True, True, False]
-
-
-@pytest.mark.slow
-def test_random_models_count_few_near_ties():
-    counted = verified = 0
-    for number in range(94_000, 94_020):
-        for round_ in make_case(number, mode="lossless").run()[0]:
-            assert round_.verdict.near_ties is not None
-            counted, verified = counted + round_.verdict.near_ties, verified + round_.accepted + 1
-    assert verified > 150
-    assert counted < 0.02 * verified
-    assert all(round_.verdict is None for round_ in make_case(94_000, mode="edge").run()[0])
