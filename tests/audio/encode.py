@@ -97,27 +97,6 @@ def ffmpeg_bytes(
     return target.getvalue().replace(b"OTHERTAG", b"DURATION")  # which FFmpeg does not let one write
 
 
-def video_bytes(container: str, *, sound: bool) -> bytes:
-    """A second of moving grey, with or without a 440 Hz sound track."""
-    target = io.BytesIO()
-    with av.open(target, "w", format=container) as output:
-        video = output.add_stream("mpeg4", rate=10)
-        video.width, video.height, video.pix_fmt = 32, 32, "yuv420p"
-        audio = output.add_stream("aac", rate=16000, layout="mono") if sound else None
-        for index in range(10):
-            picture = av.VideoFrame.from_ndarray(np.full((32, 32, 3), 20 * index, np.uint8), format="rgb24")
-            output.mux(video.encode(picture))
-        output.mux(video.encode(None))
-        for index in range(15) if audio is not None else ():
-            piece = np.ascontiguousarray(tone(1.0)[1024 * index : 1024 * (index + 1)].T)
-            frame = av.AudioFrame.from_ndarray(piece, format="fltp", layout="mono")
-            frame.sample_rate, frame.pts = 16000, 1024 * index
-            output.mux(audio.encode(frame))
-        if audio is not None:
-            output.mux(audio.encode(None))
-    return target.getvalue()
-
-
 def clocked(container: str, codec: str, at_s: list[float], *, picture: bool = False, tracks: int = 1) -> bytes:
     """A second of sound at each of some times, and perhaps a picture from the start; later tracks are an octave up."""
     target, rate = io.BytesIO(), 48000

@@ -21,7 +21,6 @@ from tests.audio.encode import (
     healthy,
     sndfile_bytes,
     tone,
-    video_bytes,
     wav_bytes,
 )
 
@@ -200,8 +199,8 @@ READ: dict[str, Read] = {
     "a live Matroska": Read(lambda: live("mka"), 4.0),
     "a duration in milliseconds": Read(lambda: live("mka", "1000"), 4.0),
     "a duration of 400 digits": Read(lambda: live("mka", "9" * 400 + ":00:00.0"), 4.0),
-    "a video": Read(lambda: video_bytes("mp4", sound=True), 1.0),
-    "a video whose sound ends first": Read(lambda: video_bytes("matroska", sound=True), 1.0),
+    "a video": Read(lambda: clocked("mp4", "aac", [0.0], picture=True), 1.0),
+    "a video whose sound ends last": Read(lambda: clocked("matroska", "aac", [0.0, 1.0], picture=True), 2.0),
     "an MP4 in fragments": Read(lambda: ffmpeg_bytes(tone(4.0), 16000, "m4a", options=FRAGMENTS), 4.0, "", 0.2),
     "a damaged flac": Read(lambda: damaged("flac", b"\0" * 4, 4), 8.0, "damaged or cut short: parts of it do not"),
     "a flac that lacks bytes": Read(lambda: damaged("flac", b"", 500), 8.0, "damaged"),
@@ -246,7 +245,9 @@ REFUSED: dict[str, Refused] = {
     "image.png": Refused(lambda: b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + np.random.default_rng(0).bytes(3000)),
     "zeros.wav": Refused(lambda: bytes(20000)),
     "ones.mp3": Refused(lambda: b"\xff" * 20000),
-    "a-video-without-sound.mp4": Refused(lambda: video_bytes("mp4", sound=False), said="it holds no sound"),
+    "a-video-without-sound.mp4": Refused(
+        lambda: clocked("mp4", "aac", [], picture=True, tracks=0), said="it holds no sound"
+    ),
     "pointer.wav": Refused(lambda: b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\n", said="of Git LFS"),
     "page.mp3": Refused(lambda: b"\n<!DOCTYPE html><html>404</html>", said="a web page"),
     "archive.zip": Refused(lambda: b"PK\3\4" + bytes(60), said="a ZIP archive"),

@@ -115,6 +115,21 @@ def _header(size: int) -> Edit:
     return edit
 
 
+def _as_it_is(_: Path) -> None:
+    """No edit."""
+
+
+def _config_alone(**content: object) -> Edit:
+    """A folder of a config.json and nothing else."""
+
+    def edit(folder: Path) -> None:
+        for file in folder.iterdir():
+            file.unlink()
+        write_json(folder / "config.json", content)
+
+    return edit
+
+
 _LAYERS = edit_json("config.json", text_config__num_hidden_layers=10**9)
 _ODD_CONFIGURATIONS = (
     ("config.json", "audio_config__encoder_layers", 20_000),
@@ -129,7 +144,7 @@ _LARGER = (
     ("audio_config__d_model", 32_768),
 )
 
-# --- refused: what was done to a sound checkpoint, and what is said ---
+# --- refused: what was done to a sound checkpoint, in which layout, what is asked of it, and what is said ---
 
 THINKER: list[tuple[Edit, str]] = [
     (edit_weights(lambda w: w.pop("lm_head.weight")), "edge lacks weights (1): lm_head.weight"),
@@ -194,14 +209,32 @@ PUBLISHED: list[tuple[Edit, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("edit", "message"), THINKER)
-def test_a_checkpoint_that_does_not_fit_is_refused(damaged, edit, message):
-    assert_refused(damaged(edit), message)
+FP8 = edit_json("config.json", quantization_config={"quant_method": "fp8"})
+ASKED: list[tuple[Edit, str, dict[str, Any]]] = [
+    (_as_it_is, "FlashAttention2", {"attention": "flash_attention_2"}),
+    (_as_it_is, "edge cannot be loaded: ", {"device": "cuda:77"}),
+    (_as_it_is, "Unknown quantization type, got nothing", {"quantization": {"quant_method": "nothing"}}),
+    (FP8, "and quantization is set", {"quantization": "int4"}),
+]
+OTHERS: list[tuple[Edit, str]] = [
+    (_config_alone(model_type="gemma4", audio_config=None), "has no audio encoder"),
+    (_config_alone(model_type="granite_speech", has_lora_adapter=True), "has a LoRA adapter"),
+    *(
+        (_config_alone(model_type=kind), f"is of type '{kind}', which specdec does not load")
+        for kind in ("gemma4_assistant", "glmasr", "moss_audio", "nemotron_h_omni", "phi4_multimodal")
+    ),
+]
+"""What matters in the config.json of published checkpoints that cannot be loaded; no weight is looked at."""
+REFUSED = [
+    *(("thinker_dir", *row, {}) for row in (*THINKER, *OTHERS)),
+    *(("hub_dir", *row, {}) for row in PUBLISHED),
+    *(("thinker_dir", *row) for row in ASKED),
+]
 
 
-@pytest.mark.parametrize(("edit", "message"), PUBLISHED)
-def test_a_published_layout_that_does_not_fit_is_refused(damaged, hub_dir, edit, message):
-    assert_refused(damaged(edit, source=hub_dir), message)
+@pytest.mark.parametrize(("source", "edit", "message", "options"), REFUSED)
+def test_a_checkpoint_that_does_not_fit_is_refused(request, damaged, source, edit, message, options):
+    assert_refused(damaged(edit, source=request.getfixturevalue(source)), message, **options)
 
 
 @pytest.mark.parametrize("path", ["gone", "../a/b", "~/gone", "a/b/c", "file"])
@@ -210,43 +243,6 @@ def test_a_path_that_is_no_folder(path, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "file").touch()
     assert_refused(path, "there is no checkpoint")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"attention": "flash_attention_2"}, "FlashAttention2"),
-        ({"device": "cuda:77"}, "edge cannot be loaded: "),
-        ({"quantization": {"quant_method": "nothing"}}, "Unknown quantization type, got nothing"),
-    ],
-)
-def test_what_is_asked_of_a_sound_checkpoint_and_cannot_be(thinker_dir, options, message):
-    assert_refused(thinker_dir, message, **options)
-
-
-def test_weights_are_not_quantised_twice(damaged):
-    folder = damaged(edit_json("config.json", quantization_config={"quant_method": "fp8"}))
-    assert_refused(folder, "and quantization is set", "Leave quantization out", quantization="int4")
-
-
-# --- refused: other models ---
-
-OTHERS: dict[str, tuple[dict[str, Any], str]] = {
-    "gemma-4-31B-it": ({"model_type": "gemma4", "audio_config": None}, "has no audio encoder"),
-    "granite-speech-3.3-8b": ({"model_type": "granite_speech", "has_lora_adapter": True}, "has a LoRA adapter"),
-    **{
-        kind: ({"model_type": kind}, f"is of type '{kind}', which specdec does not load")
-        for kind in ("gemma4_assistant", "glmasr", "moss_audio", "nemotron_h_omni", "phi4_multimodal")
-    },
-}
-"""What matters in the config.json of published checkpoints that cannot be loaded, and why."""
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_another_model_is_refused_before_any_weight_is_read(tmp_path, name):
-    raw, why = OTHERS[name]
-    write_json(tmp_path / "config.json", raw)  # nothing else: no weight is looked at
-    assert_refused(tmp_path, why)
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):
