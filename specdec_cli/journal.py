@@ -113,7 +113,7 @@ class Journal(Generic[Entry]):
         with writing(self.path):
             self._lock.require()
             if self._file is None:
-                replace(self.path, data, durable=True, new=self._new)
+                replace(self.path, data, durable=True, new=self._new, draft=self._lock.draft)
                 self._open()
                 return
             _require_same(self._file, self.path)
@@ -134,7 +134,7 @@ class Journal(Generic[Entry]):
                 _require_same(self._file, self.path)
             self._file.close()  # Windows replaces no open file
             try:
-                replace(self.path, lines, durable=True)
+                replace(self.path, lines, durable=True, draft=self._lock.draft)
             finally:
                 self._open()
 
@@ -219,10 +219,14 @@ def lock_file(path: Path) -> Path:
 
 
 class _Lock:
-    """The lock of an output. It holds a file of its own; a run whose file is deleted may write no more."""
+    """The lock of an output. It holds a file of its own; a run whose file is deleted may write no more.
+
+    `draft` is the name of a file that only the lock's holder writes: what a killed run left there is gone.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._file = path, lock_file(path)
+        self._file = lock_file(path)
+        self.draft = self._file.with_suffix(".draft")
         self._lock = FileLock(self._file, timeout=0, thread_local=False)
         with writing(path):
             if not self._file.parent.is_dir():  # filelock would create the folder
@@ -230,6 +234,7 @@ class _Lock:
             try:
                 self._lock.acquire()
                 self._held = os.stat(self._file)
+                self.draft.unlink(missing_ok=True)
             except Timeout as error:
                 hint = "Wait until it has ended, or name another file."
                 raise TranscriptError(f"{path} is being written by another run.", hint=hint) from error

@@ -175,16 +175,22 @@ def to_stdout(content: Iterable[str | bytes]) -> None:
 
 
 def replace(
-    target: Path, content: str | bytes | Iterable[str | bytes], *, durable: bool = False, new: bool = False
+    target: Path,
+    content: str | bytes | Iterable[str | bytes],
+    *,
+    durable: bool = False,
+    new: bool = False,
+    draft: Path | None = None,
 ) -> None:
     """Writes a file whole or not at all, in the place of any file with that name; a link stays a link.
 
     `durable`: the content is on the disk before it takes that place, since it cannot be made again. `new`: no file may
-    have that name. Raises TranscriptError if it cannot be written.
+    have that name. `draft`: a file of the same folder that holds the content until then, which is there no more. Raises
+    TranscriptError if it cannot be written.
     """
     with writing(target):
         target = Path(os.path.realpath(target))
-        draft = target.with_name(f".specdec-{secrets.token_hex(8)}")
+        draft = draft or target.with_name(f".specdec-{secrets.token_hex(8)}")
         try:
             with draft.open("xb") as file:  # follows no planted link
                 file.writelines(_encoded(content))

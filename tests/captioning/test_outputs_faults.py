@@ -109,6 +109,7 @@ def test_any_call_may_fail(tmp_path, monkeypatch, start, kind):
         again = run(box, *([] if found else options))
         assert again.code == 0, (told, again)
         assert captions(box) == new, (told, again)
+        assert not [file for file in box.contents() if file.endswith((".lock", ".draft"))], told
         asked = {file: {start for _, id_, start in again.asked if _ == file} for file in new}
         assert asked == {file: {at for at, _ in held - found.get(file, set())} for file, held in new.items()}, told
         own = [file for file in written if file.startswith(EXPORTS) and file != f"{EXPORTS}/d.srt"]  # which is stale
