@@ -65,14 +65,17 @@ def require_bounded(path: str, seconds: float) -> None:
         raise audio_error(TooLongError, path, says, hint)
 
 
-def require_sound(path: str, file: FileIO) -> None:
-    """Raises AudioError if no library opens a file as sound. The file is not read to its end."""
+def require_sound(path: str, file: FileIO) -> float | None:
+    """Returns the seconds that a recording's header declares, if it does. Raises AudioError if no library opens it.
+
+    The file is not read to its end.
+    """
     failure = refused(path, "cannot be decoded")
     for library in LIBRARIES:
         with ExitStack() as stack:
             try:
-                if library(path, file, stack, 0.0, None) is not None:
-                    return
+                if (source := library(path, file, stack, 0.0, None)) is not None:
+                    return source.declared_s
             except AudioDecodeError as error:
                 failure = error
     raise failure

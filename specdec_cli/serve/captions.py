@@ -11,15 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from io import FileIO
 from pathlib import Path
 from typing import Final, cast
 
-import av
 import torch
 
+from specdec_cli.audio.decode import require_sound
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.resolve import ResolvedConfig
-from specdec_cli.errors import CheckpointError, ContextError, SpecdecError
+from specdec_cli.errors import AudioError, CheckpointError, ContextError, SpecdecError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.models.engine import encoders_and_threads
 from specdec_cli.run import Run
@@ -81,10 +82,10 @@ class SoundFile:
     def is_long(self) -> bool:
         """Whether reading it takes seconds, by the length that it declares."""
         try:
-            with av.open(self.path) as content:
-                declared_s = (content.duration or 0) / av.time_base
-        except (av.FFmpegError, ValueError):  # reading it raises the error
-            declared_s = 0.0
+            with FileIO(self.path) as file:
+                declared_s = require_sound(self.path, file)
+        except AudioError:  # which reading it raises
+            declared_s = None
         return (declared_s or self.size / _BYTES_A_SECOND) > _LONG_S
 
     def end(self) -> None:
