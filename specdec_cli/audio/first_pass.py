@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from io import FileIO
 from typing import Final
 
@@ -24,16 +23,69 @@ from specdec_cli.times import MOST_S
 _ROUNDING: Final = 1e-6  # samples: 0.1 * 16000 must not lose one
 
 
-@dataclass(slots=True)
 class FirstPass:
-    """The result of a pass over a recording."""
+    """What one pass over a recording finds, block by block.
 
-    library: Library
-    sound: Sound
-    statistics: dict[Selection, SampleStatistics]
-    samples: Floats | None  # [n, columns]; None: they do not fit the window
-    utterances: dict[Selection, list[Cut]]  # if the samples do not fit the window, and `at_pauses` is set
-    warnings: list[str] = field(default_factory=list)  # sentences
+    Args:
+        library: the one that opened the recording.
+        sound: the part of it that is read.
+        window_s: samples are kept if they fit, seconds.
+        at_pauses: whether samples that do not fit are cut into utterances.
+
+    Attributes:
+        statistics: of each column of samples.
+        samples: after the pass, [n, columns]; None: they do not fit the window.
+        warnings: sentences.
+    """
+
+    def __init__(self, library: Library, sound: Sound, window_s: float, *, at_pauses: bool) -> None:
+        columns, rate = sound.columns, sound.sampling_rate
+        self.library, self.sound, self.warnings = library, sound, list[str]()
+        self.statistics = {name: SampleStatistics(rate) for name in columns}
+        self.samples: Floats | None = None
+        self._most = window_s * rate + _ROUNDING
+        self._kept: list[Floats] | None = [np.zeros((0, len(columns)), np.float32)]  # None: they do not fit
+        self._cutters = {name: PauseCutter(rate, min(window_s, MOST_S)) for name in columns}
+        self._at_pauses = at_pauses
+        self._utterances: dict[Selection, list[Cut]] = {name: [] for name in columns}
+
+    def add(self, block: Floats) -> None:
+        """Adds samples [n, columns]."""
+        for index, statistics in enumerate(self.statistics.values()):
+            statistics.add(block[:, index])
+        if self._kept is None:
+            self._cut([block])
+            return
+        self._kept.append(block)
+        if self.sound.length > self._most:
+            self._cut(self._kept)
+            self._kept = None
+
+    def end(self) -> None:
+        """All blocks are added."""
+        if self._kept is not None:  # the resampler may return a sample less
+            padded = np.concatenate([*self._kept, np.zeros((1, len(self._cutters)), np.float32)])
+            self.samples, self._kept = padded[: self.sound.length], []
+        elif self._at_pauses:
+            for name, cutter in self._cutters.items():
+                self._utterances[name] += self._placed(cutter.finish())
+
+    def utterances(self) -> dict[Selection, list[Cut]]:
+        """The utterances of each column, also of a recording that fits the window."""
+        if self.samples is None:
+            return self._utterances
+        columns = zip(self._cutters.items(), self.samples.T, strict=True)
+        return {name: self._placed(cutter.utterances([samples])) for (name, cutter), samples in columns}
+
+    def _cut(self, blocks: list[Floats]) -> None:
+        for index, (name, cutter) in enumerate(self._cutters.items()):
+            if self._at_pauses and math.isfinite(self.statistics[name].peak):  # other samples are refused later
+                for block in blocks:
+                    self._utterances[name] += self._placed(cutter.feed(block[:, index]))
+
+    def _placed(self, found: Iterable[Cut]) -> list[Cut]:
+        start_s = self.sound.start_s
+        return [Cut(start_s + one.start_s, start_s + one.end_s) for one in found]
 
 
 def read_through(
@@ -54,7 +106,7 @@ def read_through(
         TooLongError: the recording or the part is too long.
         CutsError: the recording ends before the part begins, or lacks a channel or track.
     """
-    found = _pass(path, file, part, columns, window_s, at_pauses)
+    found = decode_with_first_library(path, file, part, columns, window_s, at_pauses=at_pauses)
     sound, name = found.sound, plain(path)
     if not sound.duration_s and part.start_s > 0:
         says = f"ends before {part.start_s:g} s, where its part is to begin"
@@ -69,7 +121,7 @@ def read_through(
         mixed, why = sound.levels.mix()
         if mixed != sound.columns[None]:
             better = {**sound.columns, None: mixed}
-            found = _pass(path, file, part, lambda _: better, window_s, at_pauses)
+            found = decode_with_first_library(path, file, part, lambda _: better, window_s, at_pauses=at_pauses)
         if why:
             warnings.append(f"{name}: {why}; {listed(mixed)} {'are mixed' if len(mixed) > 1 else 'is read'}.")
     found.warnings = warnings
@@ -93,10 +145,16 @@ def require_unchanged(path: str, file: FileIO, before: tuple[int, ...]) -> None:
         raise audio_error(AudioDecodeError, path, "has changed since it was opened", hint)
 
 
-def _pass(
-    path: str, file: FileIO, part: Excerpt, columns: Callable[[OpenedSound], Columns], window_s: float, at_pauses: bool
+def decode_with_first_library(
+    path: str,
+    file: FileIO,
+    part: Excerpt,
+    columns: Callable[[OpenedSound], Columns],
+    window_s: float,
+    *,
+    at_pauses: bool,
 ) -> FirstPass:
-    """The reading of the first library that reads the file."""
+    """One pass over a recording, by the first library that opens it and decodes it; arguments and errors as above."""
     failure, suspected = refused(path, "cannot be decoded"), list[str]()
     for library in LIBRARIES:
         with ExitStack() as stack:
@@ -106,56 +164,14 @@ def _pass(
                 if not 1_000 <= source.rate <= 768_000:
                     raise refused(path, f"cannot be decoded: its header has a sampling rate of {source.rate:,} Hz")
                 source.suspected = suspected
-                return _read(library, Sound(path, source, part, columns(source)), window_s, at_pauses)
+                sound = Sound(path, source, part, columns(source))
+                found = FirstPass(library, sound, window_s, at_pauses=at_pauses)
+                for block in sound:
+                    found.add(block)
+                found.end()
+                return found
             except MisfitError as misfit:
                 suspected = list(map(str, misfit.args))
             except AudioDecodeError as error:
                 failure = error
     raise failure
-
-
-def _read(library: Library, sound: Sound, window_s: float, at_pauses: bool) -> FirstPass:
-    names, rate = tuple(sound.columns), sound.sampling_rate
-    reading = FirstPass(
-        library, sound, {name: SampleStatistics(rate) for name in names}, None, {name: [] for name in names}
-    )
-    cutters = [PauseCutter(rate, min(window_s, MOST_S)) for _ in names]
-    kept: list[Floats] | None = [np.zeros((0, len(names)), np.float32)]
-
-    def cut(blocks: list[Floats]) -> None:
-        for index, (name, cutter) in enumerate(zip(names, cutters, strict=True)):
-            if at_pauses and math.isfinite(reading.statistics[name].peak):  # other samples are refused later
-                for block in blocks:
-                    reading.utterances[name] += _placed(sound, cutter.feed(block[:, index]))
-
-    for block in sound:
-        for index, statistics in enumerate(reading.statistics.values()):
-            statistics.add(block[:, index])
-        if kept is None:
-            cut([block])
-            continue
-        kept.append(block)
-        if sound.length > window_s * rate + _ROUNDING:
-            cut(kept)
-            kept = None
-    if kept is None and at_pauses:
-        for name, cutter in zip(names, cutters, strict=True):
-            reading.utterances[name] += _placed(sound, cutter.finish())
-    if kept is not None:  # the resampler may return a sample less
-        reading.samples = np.concatenate([*kept, np.zeros((1, len(names)), np.float32)])[: sound.length]
-    return reading
-
-
-def utterances_of(reading: FirstPass, window_s: float) -> dict[Selection, list[Cut]]:
-    """The utterances of each selection, also of a recording that fits the window."""
-    if reading.samples is None:
-        return reading.utterances
-    found: dict[Selection, list[Cut]] = {}
-    for index, name in enumerate(reading.sound.columns):
-        cutter = PauseCutter(reading.sound.sampling_rate, min(window_s, MOST_S))
-        found[name] = _placed(reading.sound, cutter.utterances([reading.samples[:, index]]))
-    return found
-
-
-def _placed(sound: Sound, found: Iterable[Cut]) -> list[Cut]:
-    return [Cut(sound.start_s + one.start_s, sound.start_s + one.end_s) for one in found]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from specdec_cli.audio.first_pass import FirstPass, utterances_of
+from specdec_cli.audio.first_pass import FirstPass
 from specdec_cli.audio.levels import MIN_DURATION_S
 from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.samples import Cut, OpenedSound
@@ -84,7 +84,7 @@ class Cutting:
         if self.cuts is not None:
             found = list(_Given(self, sound, plain(path), channels).usable(reading.warnings))
         elif self.pauses(reading):
-            between = utterances_of(reading, self.window_s)
+            between = reading.utterances()
             found = [cut for channel in channels for cut in _on((channel,), between[channel], len(channels))]
             if not found:
                 hint = "Its level hardly changes, as in music or noise. Give the length of pieces: audio.segment."

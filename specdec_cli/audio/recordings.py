@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import soxr
@@ -45,6 +45,37 @@ class Recording:
     decode_s: float = 0.0  # from opening the file to the checked samples
     warnings: tuple[str, ...] = ()  # sentences that name the recording: what is missing, left out or chosen
     _columns: tuple[Selection, ...] = field(default=(None,), repr=False)  # channels of the blocks
+
+    @classmethod
+    def read(cls, path: str, part: Excerpt, cutting: Cutting) -> Self:
+        """A part of a recording, decoded, resampled, checked and cut; errors as in `open_recording`."""
+        begun = time.perf_counter()
+        with opened(path) as file:
+            before = stamp(file)
+            columns = partial(cutting.columns, path)
+            reading = read_through(path, file, part, columns, cutting.window_s, at_pauses=not cutting.divided)
+            sound, samples = reading.sound, reading.samples
+            found = cutting.pieces(path, reading)
+            again = partial(decoded_again, path, before, part, reading.library, sound.columns)
+            digest = sha256(file)
+            require_unchanged(path, file, before)
+        everything = (part.start_s, part.end_s, sound.source.origin_s) == (0.0, MOST_S, 0.0)
+        levels = {name: statistics.level_dbfs() for name, statistics in reading.statistics.items()}
+        return cls(
+            path,
+            part.sampling_rate,
+            sound.duration_s,
+            digest,
+            tuple(found),
+            whole=cutting.cuts is None and not cutting.pauses(reading) and everything and len(found) == 1,
+            total_s=sound.ended_s if sound.exhausted or part.end_s == MOST_S else sound.source.declared_s,
+            levels=levels if len(found) > 1 else {},
+            decode_s=time.perf_counter() - begun,
+            warnings=tuple(reading.warnings),
+            _start_s=sound.start_s,
+            _blocks=again if samples is None else partial(iter, (samples,)),
+            _columns=tuple(sound.columns),
+        )
 
     def pieces(self, skip: Collection[int] = ()) -> Iterator[AudioPiece]:
         """Yields the pieces in order, except those with an index in `skip`.
@@ -132,32 +163,5 @@ def open_recording(
         TooLongError: the part is longer than `longest_s`.
         CutsError: the recording ends before `start_s`, or lacks the channel or track; or no cut can be captioned.
     """
-    path, begun = os.fsdecode(path), time.perf_counter()
     part = Excerpt(sampling_rate, start_s, MOST_S if end_s is None else end_s, track, longest_s)
-    cutting = Cutting(window_s, piece_s, at_pauses, cuts, channel)
-    with opened(path) as file:
-        before = stamp(file)
-        columns = partial(cutting.columns, path)
-        reading = read_through(path, file, part, columns, window_s, at_pauses=not cutting.divided)
-        sound, samples = reading.sound, reading.samples
-        found = cutting.pieces(path, reading)
-        again = partial(decoded_again, path, before, part, reading.library, sound.columns)
-        digest = sha256(file)
-        require_unchanged(path, file, before)
-    everything = (start_s, end_s, sound.source.origin_s) == (0.0, None, 0.0)
-    levels = {name: statistics.level_dbfs() for name, statistics in reading.statistics.items()}
-    return Recording(
-        path,
-        sampling_rate,
-        sound.duration_s,
-        digest,
-        tuple(found),
-        whole=cuts is None and not cutting.pauses(reading) and everything and len(found) == 1,
-        total_s=sound.ended_s if sound.exhausted or end_s is None else sound.source.declared_s,
-        levels=levels if len(found) > 1 else {},
-        decode_s=time.perf_counter() - begun,
-        warnings=tuple(reading.warnings),
-        _start_s=sound.start_s,
-        _blocks=again if samples is None else partial(iter, (samples,)),
-        _columns=tuple(sound.columns),
-    )
+    return Recording.read(os.fsdecode(path), part, Cutting(window_s, piece_s, at_pauses, cuts, channel))

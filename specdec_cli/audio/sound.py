@@ -37,7 +37,7 @@ class Excerpt(NamedTuple):
 
     sampling_rate: int  # of the result, Hz
     start_s: float
-    end_s: float
+    end_s: float  # `MOST_S`: to the end of the recording
     track: int | None = None  # 1-based; None: the one marked as the default, or else the first
     longest_s: float = math.inf  # longest part that is accepted
 

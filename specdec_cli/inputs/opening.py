@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 
-from specdec_cli.audio import Recording, open_recording
-from specdec_cli.audio.pieces import ROUNDED_S
+from specdec_cli.audio import Recording
+from specdec_cli.audio.pieces import ROUNDED_S, Cutting
+from specdec_cli.audio.sound import Excerpt
 from specdec_cli.config.schema import AudioConfig
 from specdec_cli.errors import ConfigError
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.text import plain
+from specdec_cli.times import MOST_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +42,19 @@ class RecordingReader:
         """A recording, read through once. Raises AudioError, and TooLongError beyond `longest_s` seconds."""
         audio = self.audio
         start_s, end_s = (audio.start_s, audio.end_s) if item.start_s is None else (item.start_s, item.end_s)
-        read = partial(
-            open_recording,
-            item.path,
-            self.sampling_rate,
-            window_s=self.window_s,
-            piece_s=audio.length_s,
-            at_pauses=audio.at_pauses,
+        end_s, rate = MOST_S if end_s is None else end_s, self.sampling_rate
+        part = Excerpt(rate, start_s or 0.0, end_s, audio.track, longest_s)
+        cutting = Cutting(
+            self.window_s,
+            audio.length_s,
+            audio.at_pauses,
             cuts=None if self.cuts is None else self.cuts.of(item.path),
-            start_s=start_s or 0.0,
             channel=audio.channel if item.channel is None else item.channel + 1,
-            track=audio.track,
-            longest_s=longest_s,
         )
-        recording = read(end_s=end_s)
-        read_s = min(recording.total_s or math.inf, end_s or math.inf)
-        if item.end_s is not None and ROUNDED_S < read_s - item.end_s < math.inf:  # a NeMo row may end before its file
-            recording = read(end_s=item.end_s)
+        recording = Recording.read(item.path, part, cutting)
+        read_s = min(recording.total_s or MOST_S, end_s)
+        if item.end_s is not None and read_s < MOST_S and read_s - item.end_s > ROUNDED_S:  # a row of NeMo's may end so
+            recording = Recording.read(item.path, part._replace(end_s=item.end_s), cutting)
         if item.end_s is not None and item.end_s - (recording.total_s or item.end_s) > ROUNDED_S:
             says = (
                 f"{plain(item.path)} ends at {recording.total_s:.2f} s, before its part does (at {item.end_s:.2f} s)."
