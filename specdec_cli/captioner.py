@@ -9,14 +9,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Self
 
 import numpy.typing as npt
 
-from specdec_cli.audio import Recording, from_samples
+from specdec_cli.audio import Recording, from_samples, has_speech
 from specdec_cli.audio.prosody import measure
 from specdec_cli.audio.samples import piece_of
 from specdec_cli.config import Config, load_config
@@ -42,7 +42,7 @@ from specdec_cli.transcript import Started, Transcript
 from specdec_cli.transcript.records import Models
 from specdec_cli.transcript.shared import SUGGESTED, SharedFields
 from specdec_cli.transcript.updates import Update
-from specdec_cli.types import Loading
+from specdec_cli.types import Loading, Measured
 
 _log = logging.getLogger(__name__)
 
@@ -212,26 +212,30 @@ class Captioner:
     def runs_of(self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()) -> Iterator[Run]:
         """One run per piece of a recording, except those with an index in `skip`; `item` is the input that names it."""
         item, count, pieces = item or InputFile(recording.path), len(recording.cuts), recording.pieces(skip)
+        language, instruction = item.language_and_instruction(self.config)
         digest = None if self.reader.cuts is None else self.reader.cuts.digest(recording.path)
         while True:
             begun = time.perf_counter()
             if (piece := next(pieces, None)) is None:
                 return
-            started = self.shared.started(recording, piece, item, digest, measures=self.measures)
+            fits, level_dbfs = piece.fault is None, recording.levels.get(piece.channel)
+            silent = fits and not has_speech(piece.samples, self.sampling_rate)
+            measured: Measured | None = None
+            if fits and (self.measures or self.lexicon.measured):
+                measured = measure(piece.samples, self.sampling_rate, level_dbfs)
+            started = self.shared.started(recording, piece, item, digest, measured, silent=silent)
             prompts: Prompts | None = None
             error: SpecdecError | None = piece.fault or self._refusal(started)
             if error is None:
                 try:
-                    prompts = self.pair.prompts(self.config, piece.samples, started.prompt)
+                    prompts = self.pair.prompts(self.config, piece.samples, instruction)
                 except Exception as unforeseen:
                     error = as_specdec_error(unforeseen, _log)
             audio_s = recording.decode_s / count + time.perf_counter() - begun
-            sound: Grounding | None = None  # measured at its first use, unless it was before
-            if prompts is not None and (self.lexicon.measured or started.measured is not None):
-                measuring = partial(measure, piece.samples, self.sampling_rate, recording.levels.get(piece.channel))
-                words = None if started.flags else self.class_words
-                sound = Grounding(self.lexicon, started.language, measuring, words, known=started.measured)
-            yield Run(self, started, prompts, audio_s, error, sound)
+            grounding: Grounding | None = None
+            if prompts is not None and measured is not None:
+                grounding = Grounding(self.lexicon, language, measured, None if silent else self.class_words)
+            yield Run(self, started, prompts, audio_s, error, grounding)
 
     def _refusal(self, clip: Started) -> AudioContentError | None:
         """Why the settings refuse to caption a clip; None if they do not."""

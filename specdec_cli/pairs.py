@@ -15,17 +15,24 @@ from specdec_cli.types import Loading
 def load_pair(config: Config, loading: Loading) -> Pair:
     """The models that the configured mode needs, loaded or connected; errors as in `Captioner.load`."""
     used, edge, cloud = config.models, config.edge, config.cloud
-    if any(model.url is not None for model in used.values()):
-        from specdec_cli.cloud.connect import connect_cloud, connect_edge
     drafting: AudioLM | RemoteEdge | None = None
     verifying: AudioLM | Remote | None = None
     if config.runtime.threads is not None and any(model.url is None for model in used.values()):
         torch.set_num_threads(config.runtime.threads)
     if edge is not None and "edge" in used:
         with loading(f"edge: {edge.label}") as tell:
-            drafting = load_model(edge, config.runtime, tell) if edge.url is None else connect_edge(config, edge)
+            if edge.url is None:
+                drafting = load_model(edge, config.runtime, tell)
+            else:
+                from specdec_cli.cloud.connect import connect_edge
+
+                drafting = connect_edge(config, edge)
     if cloud is not None and "cloud" in used:
         with loading(f"cloud: {cloud.label}") as tell:
-            here = cloud.url is None
-            verifying = load_model(cloud, config.runtime, tell) if here else connect_cloud(config, cloud, drafting)
+            if cloud.url is None:
+                verifying = load_model(cloud, config.runtime, tell)
+            else:
+                from specdec_cli.cloud.connect import connect_cloud
+
+                verifying = connect_cloud(config, cloud, drafting)
     return Pair.of(drafting, verifying)

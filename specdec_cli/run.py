@@ -49,7 +49,7 @@ class Run:
         started: the fields of its transcript that are known before.
         prompts: of both models; None: there is nothing to caption, and `error` is the reason.
         audio_s: time of decoding the audio and computing its features, seconds.
-        sound: checks the caption's claims; None: nothing does.
+        grounding: checks the caption's claims; None: nothing does.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class Run:
         prompts: Prompts | None,
         audio_s: float,
         error: SpecdecError | None,
-        sound: Grounding | None,
+        grounding: Grounding | None,
     ) -> None:
-        self.started, self.prompts, self.error, self.sound = started, prompts, error, sound
+        self.started, self.prompts, self.error, self.grounding = started, prompts, error, grounding
         self._models, self._audio_s, self._processor = models, audio_s, models.pair.processor
         self.tokens = list[Token]()  # committed so far
         self._rounds = list[Round]()
@@ -100,8 +100,6 @@ class Run:
         text = ""
         began = time.perf_counter(), time.process_time()
         yield Update(self.started, EventText())
-        if self.sound is not None and engine is None:
-            self.sound.begin()  # with an engine, other clips keep the cores busy
         loop = models.pair.loop(
             models.config,
             prompts,
@@ -111,7 +109,7 @@ class Run:
             synonyms=models.synonyms,
             language=self.started.language,
             instruction=self.started.prompt,
-            sound=self.sound,
+            sound=self.grounding,
         )
         with closing(loop.events()) as events:
             for event in events:
@@ -124,7 +122,8 @@ class Run:
                     before, text = text, written.rstrip("\ufffd")  # half a character waits for its rest
                     self._rounds.append(Round.of(event, self._processor, text.removeprefix(before)))
                 caption = models.caption_rules.so_far(text)
-                claims_in = None if self.sound is None else self.sound.claims  # called only if a display shows claims
+                # called only if a display shows claims
+                claims_in = None if self.grounding is None else self.grounding.claims
                 shown = EventText(caption, claims_in=claims_in)
                 yield Update(self._rounds[-1] if isinstance(event, Block) else event, shown)
 
@@ -133,25 +132,26 @@ class Run:
 
         `began`: wall clock and CPU time at the start, seconds.
         """
-        models, clip, language, sound = self._models, self.started, self.started.language, self.sound
+        models, started, grounding, language = self._models, self.started, self.grounding, self.started.language
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
         alone = threading.current_thread() is threading.main_thread()  # in a batch each clip has another thread
         caption, claims = models.caption_rules.caption(text), None
-        ended = {"finish_reason": finished.finish_reason, "degraded": finished.degraded}
-        found: dict[str, Any] = {**dict(clip), "models": Models.of(models.pair.described), "caption": caption, **ended}
-        if sound is not None:
-            found["measured"] = sound.measured
-        if sound is not None and clip.has_speech:
-            claims = sound.claims(caption)
+        found: dict[str, Any] = dict(started)
+        found |= {"models": Models.of(models.pair.described), "caption": caption}
+        found |= {"finish_reason": finished.finish_reason, "degraded": finished.degraded}
+        if grounding is not None:
+            found["measured"] = grounding.measured
+        if grounding is not None and started.has_speech:
+            claims = grounding.claims(caption)
             found["agrees"] = {claim.attribute: claim.agrees for claim in claims}
-        if models.scorer is not None and clip.has_speech:
+        if models.scorer is not None and started.has_speech:
             lexicon = models.scorer.lexicon
-            labels = lexicon.labels(caption, language) if sound is None else sound.labels(caption)
+            labels = lexicon.labels(caption, language) if grounding is None else grounding.labels(caption)
             scores = models.scorer.class_scores(self.tokens, self._processor.text, language, labels)
             found |= {"labels": labels, "emotions": lexicon.emotions(caption, language), "scores": scores}
             found["needs_review"] = needs_review(labels, scores)
         wrong = any(claim.agrees is False for claim in claims or ())
-        flags = (*flags_of(text, language), *clip.flags, *(("contradicts",) if wrong else ()))
+        flags = (*flags_of(text, language), *started.flags, *(("contradicts",) if wrong else ()))
         found["flags"] = flags
         sent = sum(work.bytes_up for work in (finished.edge, finished.cloud) if work)  # 0 if nothing escalated
         self._transcript = Transcript(
@@ -160,8 +160,8 @@ class Run:
             totals=totals(
                 self._rounds,
                 finished,
-                cloud_takes_part=clip.mode in ("hybrid", "lossless"),
-                sound_decides=sound is not None and sound.words is not None,
+                cloud_takes_part=started.mode in ("hybrid", "lossless"),
+                sound_decides=grounding is not None and grounding.words is not None,
             ),
             timing=timing(finished, load_s=models.load_s, audio_s=self._audio_s),
             resources=Resources(

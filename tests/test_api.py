@@ -295,7 +295,7 @@ def test_what_a_clip_held_goes_with_its_run(mode):
     run = used.run_samples(voice(3), RATE)
     edge, cloud = run.prompts
     prompt = edge or cloud()
-    held = [weakref.ref(each) for each in (run.sound, *prompt.audio.values())]
+    held = [weakref.ref(each) for each in (run.grounding, *prompt.audio.values())]
     del prompt, edge, cloud
     gc.collect()
     gc.disable()

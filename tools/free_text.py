@@ -93,7 +93,7 @@ class Reader:
         return self.lexicon.allows(claim.attribute, str(claim.class_), labels, figures)
 
     def _sound(self, language: Language, figures: Mapping[str, float]) -> Grounding:
-        return Grounding(self.lexicon, language, lambda: Measured(**figures), self.words)
+        return Grounding(self.lexicon, language, Measured(**figures), self.words)
 
     def _reaches(self, ids: tuple[int, ...], language: Language, claim: Claim, value: float) -> bool:
         """Whether a figure stops a text at a token before which the text does not make the claim."""

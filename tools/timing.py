@@ -18,6 +18,7 @@ import torch
 from pydantic import Field
 
 import specdec_cli
+from specdec_cli.audio.prosody import measure
 from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config, configs_folder
 from specdec_cli.config.decoding_schema import DecodingConfig
@@ -37,7 +38,7 @@ _TEST_S: Final = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BenchClip:
-    """A recording, ready for both models: the prompt of each, audio tensors included, and what measures its sound."""
+    """A recording, ready for both models: the prompt of each, audio tensors included, and its figures."""
 
     file: str
     duration_s: float
@@ -74,7 +75,7 @@ def read_clips(captioner: Captioner, files: Sequence[str]) -> list[BenchClip]:
         edge, cloud = run.prompts or (None, None)
         assert edge is not None
         assert cloud is not None
-        clips.append(BenchClip(run.started.file, run.started.duration_s, edge, cloud(), run.sound))
+        clips.append(BenchClip(run.started.file, run.started.duration_s, edge, cloud(), run.grounding))
     return clips
 
 
@@ -106,21 +107,17 @@ class CaptionTiming:
 
 
 def caption(captioner: Captioner, clip: BenchClip) -> CaptionTiming:
-    """Captions `clip` in the captioner's mode, with fresh sessions; its sound is measured anew meanwhile."""
+    """Captions `clip` in the captioner's mode, with fresh sessions; its sound is measured anew."""
     pair = captioner.pair
     edge, cloud = (clip.edge if pair.edge else None), ((lambda: clip.cloud) if pair.cloud else None)
     started = time.perf_counter()
     sound = None if clip.sound is None else replace(clip.sound)
-    if sound is not None:
-        sound.begin()
+    if sound is not None and clip.edge.waveform is not None:
+        measure(clip.edge.waveform, captioner.sampling_rate)  # for its time: a captioner does the same before a loop
     loop = pair.loop(captioner.config, (edge, cloud), captioner.gate, synonyms=captioner.synonyms, sound=sound)
     timing = drive(loop, (time.perf_counter() - started) * 1e3)
     learn(timing, pair, captioner.config)
-    if sound is None:
-        return timing
-    written = time.perf_counter()
-    _ = sound.measured  # which a transcript holds
-    return replace(timing, wall_ms=timing.wall_ms + (time.perf_counter() - written) * 1e3)
+    return timing
 
 
 def drive(loop: Loop, built_ms: float = 0.0) -> CaptionTiming:

@@ -13,7 +13,7 @@ from typing import Final
 
 from specdec_cli import interrupts
 from specdec_cli.captioning.output_file import Check, Output, Task, accepting
-from specdec_cli.captioning.tasks import Backend, Outcome, Progress, Wholes, without_models
+from specdec_cli.captioning.tasks import Backend, Outcome, Progress, Wholes, outcomes_if_none_needs_models
 from specdec_cli.config import Config
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.inputs.find import Inputs, Paths
@@ -81,7 +81,7 @@ class Job:
 
     def accepts(self) -> Check:
         """A check whether a stored line was made with the settings of this run."""
-        return accepting(self.shared, self._prompting)
+        return accepting(self.shared, self._instructed)
 
     def tasks(self, stored: Output) -> list[Task]:
         """The recordings to caption, compared with what the output holds of them: the first `limit`.
@@ -104,13 +104,13 @@ class Job:
                 if not line.torn:
                     yield Transcript.from_json(line.raw, str(self.transcripts))
 
-    def _prompting(self, line: Line) -> tuple[Language, str] | None:
+    def _instructed(self, line: Line) -> tuple[Language, str] | None:
         """Language and instruction of a line's clip in this run; None if the line's own count."""
         if self.inputs is None or isinstance(self.inputs, Paths):
             known = self.listens or self.inputs is not None
             return (self.config.prompt.language, self.config.instruction()) if known else None
         row = self.inputs.rows.get(line.key)
-        return None if row is None else row.language_and_prompt(self.config)
+        return None if row is None else row.language_and_instruction(self.config)
 
 
 class Sink:
@@ -140,8 +140,8 @@ class Sink:
         return False
 
 
-def caption_missing(job: Job, opening: AbstractContextManager[Backend], sink: Sink) -> None:
-    """Captions what the output of a job lacks. If that is anything, the block of `opening` loads the models.
+def caption_missing(job: Job, models: AbstractContextManager[Backend], sink: Sink) -> None:
+    """Captions what the output of a job lacks. If that is anything, `models` are loaded: they are within its block.
 
     Raises:
         TranscriptError: the output holds something else, or cannot be written.
@@ -152,11 +152,11 @@ def caption_missing(job: Job, opening: AbstractContextManager[Backend], sink: Si
         tasks = [] if job.listens else job.tasks(stored)
         sink.counts.total = len(tasks)
         sink.renamed = sum(task.renamed for task in tasks) if job.names_people else 0
-        if not job.listens and (outcomes := without_models(tasks, job.shared)) is not None:
+        if not job.listens and (outcomes := outcomes_if_none_needs_models(tasks, job.shared)) is not None:
             _settle(tasks, outcomes, stored, sink)
             return
         wholes = Wholes()
-        with opening as backend:
+        with models as backend:
             sink.counts.started = time.monotonic()  # so that the rate leaves loading out
             stored.require(lambda line: loaded_changes(line.head, backend.shared, ("dtype", "weights")))
             sink.begun()

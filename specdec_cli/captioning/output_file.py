@@ -33,15 +33,15 @@ Check = Callable[[Line], Iterable[Change]]
 """`accepts` of the base. It returns no None: a line that is passed over would be dropped from the output."""
 
 
-def accepting(shared: SharedFields, prompting: Callable[[Line], tuple[Language, str] | None]) -> Check:
+def accepting(shared: SharedFields, instructed: Callable[[Line], tuple[Language, str] | None]) -> Check:
     """A check whether a line was made with the models and settings of the run, so that its output may hold it.
 
-    `prompting`: language and instruction that the run would use for the clip of a line; None: whatever they were.
+    `instructed`: language and instruction that the run would use for the clip of a line; None: whatever they were.
     """
 
     def accepts(line: Line) -> Iterator[Change]:
-        language, prompt = prompting(line) or (None, None)
-        return replace(shared, language=language, prompt=prompt).changes(line.head)
+        language, instruction = instructed(line) or (None, None)
+        return replace(shared, language=language, instruction=instruction).changes(line.head)
 
     return accepts
 
@@ -236,7 +236,7 @@ def _again(head: TranscriptHead) -> InputFile:
 
     Speaker, text and channel are those of its manifest, unless the recording is cut by a file or by its channels.
     """
-    found = InputFile(head.file, id=head.id, language=head.language, prompt=head.prompt)
+    found = InputFile(head.file, id=head.id, language=head.language, instruction=head.prompt)
     cut = head.settings.get("segment") not in (None, AT_PAUSES) or head.settings.get("channel") == "each"
     start_s, end_s, channel = None, None, None if cut else head.channel
     if head.pieces is not None or head.row is not None:

@@ -209,8 +209,8 @@ class Wholes:
         return replace(outcome, line=line.model_copy(update={"whole": whole_of(lines)}))
 
 
-def without_models(tasks: Sequence[Task], shared: SharedFields) -> list[Outcome] | None:
-    """The outcomes of tasks that are all done or cannot be opened; None if one needs the models."""
+def outcomes_if_none_needs_models(tasks: Sequence[Task], shared: SharedFields) -> list[Outcome] | None:
+    """The outcomes of tasks that are all done or cannot be opened; None if one needs the models. Opens the files."""
     refused = all_unreadable(task.item for task in tasks if not task.settled)
     known = [task for task in tasks if task.item.path not in refused]
     if not (all(task.settled for task in known) and all(task.done for task in known)):  # the second reads the files

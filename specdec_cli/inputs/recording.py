@@ -35,7 +35,7 @@ class InputFile:
     error: AudioError | None = None  # why it could not be read
     id: str | None = None  # of its row in a manifest
     language: Language | None = None  # of its row in a manifest; None: that of the run
-    prompt: str | None = None  # the same of its instruction
+    instruction: str | None = None  # the same of its instruction
     start_s: float | None = None  # the part of the recording that is meant, seconds; None: all of it,
     end_s: float | None = None  # or to its end; without `start_s`: most of it that is read
     channel: int | None = None  # of the recording, 0-based; None: as the settings say
@@ -64,7 +64,7 @@ class InputFile:
         """Hex digest of its bytes if the error says that they hold nothing to describe; else None."""
         return self.content() if type(error) is AudioContentError else None
 
-    def language_and_prompt(self, config: Config) -> tuple[Language, str]:
+    def language_and_instruction(self, config: Config) -> tuple[Language, str]:
         """Language and instruction of its caption: its own, or those of the run."""
         language = self.language or config.prompt.language
-        return language, self.prompt or config.instruction(language)
+        return language, self.instruction or config.instruction(language)

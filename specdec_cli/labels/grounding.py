@@ -5,10 +5,8 @@ A claim is a class of an attribute for which the lexicon has limits of a measure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Final
 
 from specdec_cli.labels.class_words import ClassWords
@@ -24,37 +22,20 @@ NOTHING: Final[frozenset[int]] = frozenset()
 
 @dataclass(eq=False)
 class Grounding:
-    """One clip's claims and bans, beside its sound, which is measured once: when needed, or by `begin`.
+    """One clip's claims and bans, beside the figures of its sound.
 
     Args:
         lexicon: which words make which claims.
         language: of the caption.
-        measure: measures the sound.
+        measured: the figures.
         words: finds the classes that tokens name; None: the sound bans nothing.
-        known: the figures, if it was measured before.
     """
 
     lexicon: Lexicon
     language: Language
-    measure: Callable[[], Measured]
+    measured: Measured
     words: ClassWords | None = None
-    known: Measured | None = None
-    _begun: Future[Measured] | None = field(default=None, init=False)
     _labels: dict[str, dict[str, str | None]] = field(default_factory=dict, init=False)  # by caption
-
-    def begin(self) -> None:
-        """Starts to measure in another thread; SciPy and NumPy hold no lock meanwhile."""
-        if self.known is None and self._begun is None:
-            executor = ThreadPoolExecutor(1, "sound")
-            self._begun = executor.submit(self.measure)
-            executor.shutdown(wait=False)
-
-    @cached_property
-    def measured(self) -> Measured:
-        """The figures of the sound."""
-        if self.known is not None:
-            return self.known
-        return self.measure() if self._begun is None else self._begun.result()
 
     @property
     def attributes(self) -> frozenset[str]:

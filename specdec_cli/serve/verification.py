@@ -151,7 +151,7 @@ class Service:
             words = class_words(lexicon, lexicon.limited(sound.attributes), self._model.processor)
         except ConfigError as error:
             raise MalformedError(error.message) from error
-        return Grounding(lexicon, sound.language, lambda: sound.measured, words).banned
+        return Grounding(lexicon, sound.language, sound.measured, words).banned
 
     def _answer(
         self, held: HeldClip, block: wire.BlockRequest | None, draft: Draft, started: float, left: threading.Event

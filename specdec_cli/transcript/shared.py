@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from specdec_cli.audio import AudioPiece, Recording, has_speech
-from specdec_cli.audio.prosody import measure
+from specdec_cli.audio import AudioPiece, Recording
 from specdec_cli.config import Config
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.errors import SpecdecError
@@ -17,7 +16,7 @@ from specdec_cli.journal import Change
 from specdec_cli.prompts import PROMPTS, Language
 from specdec_cli.transcript.recorder import error_transcript
 from specdec_cli.transcript.records import ModelInfo, Models, RowPart, Started, Transcript, TranscriptHead
-from specdec_cli.types import TOKEN_GATES, Decider, Mode
+from specdec_cli.types import TOKEN_GATES, Decider, Measured, Mode
 
 SUGGESTED: Final = "suggested"  # recorded setting: what the checkpoints add to settings that were left open
 _MODEL: Final = tuple(ModelInfo.model_fields)
@@ -36,14 +35,14 @@ class SoundRules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SharedFields:
-    """The fields that all transcripts of a run share; those with names of `Transcript` mean the same.
+    """The fields that all transcripts of a run share; `fields` has them by their names in a `Transcript`.
 
     A recording may have a language and an instruction of its own; see `of_item`.
     """
 
     config: Config
     language: Language | None  # None: not compared
-    prompt: str | None  # None: not compared
+    instruction: str | None  # None: not compared
     settings: Mapping[str, object]
     models: Models = Models(edge=None, cloud=None)  # noqa: RUF009  # frozen; none before they are loaded
     shipped_only: tuple[Decider, ...] = ()  # models that were trained on the shipped prompts alone
@@ -61,12 +60,12 @@ class SharedFields:
     def of_item(self, item: InputFile) -> SharedFields:
         """The same for a recording, which may have a language and an instruction of its own."""
         config = self.config
-        language, instruction = item.language_and_prompt(config)
-        if (language, instruction) == (self.language, self.prompt):
+        language, instruction = item.language_and_instruction(config)
+        if (language, instruction) == (self.language, self.instruction):
             return self
         shipped = config.prompt.style is not None and instruction == config.instruction(language)
         settings = {**self.settings, "style": config.prompt.style if shipped else None}
-        return replace(self, language=language, prompt=instruction, settings=settings)
+        return replace(self, language=language, instruction=instruction, settings=settings)
 
     @property
     def mode(self) -> Mode:
@@ -82,7 +81,7 @@ class SharedFields:
     def warnings(self) -> tuple[str, ...]:
         """Sentences about models and settings that a user should know."""
         known = PROMPTS.values() if self.config.prompt.system is None else ()
-        asked = self.prompt or self.config.instruction()
+        asked = self.instruction or self.config.instruction()
         others = [role for role in self.shipped_only if self.config.instruction_of(role, asked) not in known]
         found = list[str]()
         if others:
@@ -93,19 +92,30 @@ class SharedFields:
 
     def fields(self) -> dict[str, Any]:
         """The fields of a transcript that have the same names."""
-        names = ("mode", "language", "prompt", "models", "settings", "warnings")
-        return {name: getattr(self, name) for name in names}
+        return {
+            "mode": self.mode,
+            "language": self.language,
+            "prompt": self.instruction,
+            "models": self.models,
+            "settings": self.settings,
+            "warnings": self.warnings,
+        }
 
     def started(
-        self, recording: Recording, piece: AudioPiece, item: InputFile, cuts: str | None, *, measures: bool
+        self,
+        recording: Recording,
+        piece: AudioPiece,
+        item: InputFile,
+        cuts_digest: str | None,
+        measured: Measured | None = None,
+        *,
+        silent: bool = False,
     ) -> Started:
         """The fields of a piece that are known before it is decoded.
 
-        `cuts`: see `Cuts.digest`; `measures`: whether to measure the sound.
+        `cuts_digest`: see `Cuts.digest`; `measured`: of its sound, if asked; `silent`: no speech was found in it.
         """
-        shared, rate = self.of_item(item), recording.sampling_rate
-        whole, fit, pieces = recording.whole, piece.fault is None, len(recording.cuts)
-        silent = fit and not has_speech(piece.samples, rate)
+        shared, whole, pieces = self.of_item(item), recording.whole, len(recording.cuts)
         return Started(
             file=recording.path,
             id=item.id,
@@ -116,13 +126,13 @@ class SharedFields:
             piece=piece.index if pieces > 1 else None,
             pieces=pieces if pieces > 1 else None,
             row=RowPart.of(item) if pieces > 1 or item.start_s is None else None,
-            cuts=cuts,
+            cuts=cuts_digest,
             channel=None if piece.channel is None else piece.channel + 1,
             speaker=piece.speaker or item.speaker,
             text=piece.text or item.text,
             flags=("no_speech",) if silent else (),
             recording_s=None if whole or recording.total_s is None else round(recording.total_s, 6),
-            measured=measure(piece.samples, rate, recording.levels.get(piece.channel)) if measures and fit else None,
+            measured=measured,
             **shared.fields() | {"warnings": (*shared.warnings, *recording.warnings)},
         )
 
@@ -133,9 +143,9 @@ class SharedFields:
 
     def changes(self, head: TranscriptHead) -> Iterator[Change]:
         """Yields every model and setting of a transcript that differs. A transcript of a failure may name no models."""
-        made: dict[str, object] = {name: getattr(head, name) for name in ("mode", "language", "prompt")}
-        known = {name: now for name in made if (now := getattr(self, name)) is not None}
-        yield from differing({name: made[name] for name in known}, known)
+        ours = {"mode": self.mode, "language": self.language, "prompt": self.instruction}
+        compared = {name: now for name, now in ours.items() if now is not None}
+        yield from differing({name: getattr(head, name) for name in compared}, compared)
         if head.models.names:
             yield from differing(head.models.names, self.names)
         yield from differing(head.settings, self.settings, but=_NOT_COMPARED)

@@ -75,7 +75,7 @@ def record(captioner: Captioner, path: str) -> Trace:
     if run.error is not None:
         raise run.error
     assert run.prompts is not None  # what has no error has prompts
-    edge, cloud = record_tracks(captioner.pair, captioner.config, *run.prompts, captioner.class_groups, run.sound)
+    edge, cloud = record_tracks(captioner.pair, captioner.config, *run.prompts, captioner.class_groups, run.grounding)
     return Trace(
         file=path,
         sha256=recording.sha256,

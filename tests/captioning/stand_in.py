@@ -94,7 +94,7 @@ class StandIn:
     def runs_of(self, recording: Recording, item: InputFile, skip: Iterable[int] = ()) -> Iterator[StandInRun]:
         digest = None if self.cuts is None else self.cuts.digest(recording.path)
         for piece in recording.pieces(frozenset(skip)):
-            clip = self.shared.started(recording, piece, item, digest, measures=False).model_copy(update={"flags": ()})
+            clip = self.shared.started(recording, piece, item, digest)
             yield StandInRun(clip, piece.fault, self._ask)
 
     def _ask(self, clip: Started) -> None:

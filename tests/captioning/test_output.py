@@ -110,7 +110,7 @@ def test_a_text_that_looks_like_rounds_is_no_end(tmp_path):
     lines: list[Line] = []
     with Output(path, lambda line: lines.append(line) or ()):
         assert [line.head.caption for line in lines] == [tricky.caption, "A calm voice."]
-        assert lines[0].head.prompt == tricky.prompt
+        assert lines[0].head.prompt == tricky.instruction
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_run_goes_on_from_a_failure_in_a_row_with_a_language_of_its_own(tmp_pa
     shared, row = SharedFields.of(config, Lexicon.shipped()), InputFile("gone.wav", language="en")
     failed = shared.error_line(row, AudioNotFoundError("gone."))
     assert (failed.language, failed.prompt) == ("en", config.instruction("en"))
-    opened(tmp_path, accepting(shared, lambda _: row.language_and_prompt(config)), failed)
+    opened(tmp_path, accepting(shared, lambda _: row.language_and_instruction(config)), failed)
 
 
 KNOWN = {"name": "edge", "dtype": "float32", "device": "cpu", "weights": "sha256:1"}

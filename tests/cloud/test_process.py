@@ -111,10 +111,10 @@ def test_captions_are_those_of_one_process(process):
     for mode, k, seed in (("hybrid", 2, 1), ("hybrid", 5, 2), ("lossless", 5, 3), ("lossless", 3, 4)):
         unsure = {"gate__threshold": 0.2} if mode == "hybrid" else {}
         away = captioner(process.url, **process.client, decoding__mode=mode, decoding__k=k, **unsure)
-        edge_prompt, cloud_prompt = away.pair.prompts(away.config, voice(seed), away.shared.prompt)
+        edge_prompt, cloud_prompt = away.pair.prompts(away.config, voice(seed), away.shared.instruction)
         assert edge_prompt is not None
         assert cloud_prompt is not None
-        sent, sound = partial(rounded, cloud_prompt()), away.run_samples(voice(seed), RATE).sound
+        sent, sound = partial(rounded, cloud_prompt()), away.run_samples(voice(seed), RATE).grounding
         loop = pair.loop(away.config, (edge_prompt, sent), away.gate, sound=sound)
         here = collect(loop.events())[1]
         transcript = away.run_samples(voice(seed), RATE).finish()

@@ -88,7 +88,7 @@ class VllmCase:
         if (measured := self.measured) is None:
             return None
         lexicon, writer = Lexicon.shipped(), reading_as(CLAIMS, edge(self.kind)).processor
-        return Grounding(lexicon, "en", lambda: measured, class_words(lexicon, lexicon.measured, writer))
+        return Grounding(lexicon, "en", measured, class_words(lexicon, lexicon.measured, writer))
 
     def run(self, link: Vllm | None = None) -> tuple[list[Block], Finished]:
         """Decodes the clip with the cloud behind `link`; or in this process, which is done once."""

@@ -40,7 +40,7 @@ def saying(following: Mapping[str, str | Mapping[str, float]]) -> TableModel:
 
 
 def bans(measured: Measured = FAST) -> Grounding:
-    return Grounding(Lexicon.shipped(), "en", lambda: measured, ClassWords(Lexicon.shipped(), ["rate"], read))
+    return Grounding(Lexicon.shipped(), "en", measured, ClassWords(Lexicon.shipped(), ["rate"], read))
 
 
 def ran(edge: TableModel | None, cloud: TableModel | None, **given: Any) -> tuple[list[Block], Finished, str]:

@@ -31,8 +31,8 @@ def test_a_table_and_json_lines_say_the_same(tmp_path):
     quoted = "\n".join(",".join(f'"{field.replace(chr(34), chr(34) * 2)}"' for field in row) for row in (names, *rows))
     objects = [dict(zip(names, row, strict=True)) for row in rows]
     expected = [
-        InputFile(str(tmp_path / "a.wav"), id="1", language="zh", prompt="怎么说话的？"),
-        InputFile("/b c.wav", id="2", language="en", prompt='with a "quote", and a comma'),
+        InputFile(str(tmp_path / "a.wav"), id="1", language="zh", instruction="怎么说话的？"),
+        InputFile("/b c.wav", id="2", language="en", instruction='with a "quote", and a comma'),
         InputFile(str(tmp_path / "d.wav"), id="3"),
     ]
     assert read(tmp_path / "list.csv", quoted) == expected

@@ -29,7 +29,7 @@ def banned(
         return "".join(pieces[id_] for id_ in ids)
 
     words = ClassWords(lexicon, attributes, decode)
-    sound = Grounding(lexicon, language, lambda: measured, words)
+    sound = Grounding(lexicon, language, measured, words)
     found = sound.banned((0,), tuple((id_, p) for id_, (_, p) in enumerate(given, start=1)))
     return [pieces[id_] for id_ in sorted(found)]
 

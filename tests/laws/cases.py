@@ -91,7 +91,7 @@ class Case:
         if (measured := self.measured) is None:
             return None
         words = class_words(Lexicon.shipped(), tuple(sorted(self.attributes)), self.pair.processor)
-        return Grounding(Lexicon.shipped(), "en", lambda: measured, words)
+        return Grounding(Lexicon.shipped(), "en", measured, words)
 
     @property
     def sound(self) -> Sound | None:

@@ -12,7 +12,7 @@ TOKENS = 20
 
 def clip_of(models: Captioner) -> BenchClip:
     """A second and a half of sound, as prompts for both models of a captioner."""
-    edge, cloud = models.pair.prompts(models.config, voice(3), models.shared.prompt)
+    edge, cloud = models.pair.prompts(models.config, voice(3), models.shared.instruction)
     assert edge is not None
     assert cloud is not None
     return BenchClip("voice", 1.5, edge, cloud())
