@@ -109,7 +109,7 @@ class Run:
             synonyms=models.synonyms,
             language=self.started.language,
             instruction=self.started.prompt,
-            sound=self.grounding,
+            grounding=self.grounding,
         )
         with closing(loop.events()) as events:
             for event in events:

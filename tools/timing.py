@@ -114,7 +114,7 @@ def caption(captioner: Captioner, clip: BenchClip) -> CaptionTiming:
     sound = None if clip.sound is None else replace(clip.sound)
     if sound is not None and clip.edge.waveform is not None:
         measure(clip.edge.waveform, captioner.sampling_rate)  # for its time: a captioner does the same before a loop
-    loop = pair.loop(captioner.config, (edge, cloud), captioner.gate, synonyms=captioner.synonyms, sound=sound)
+    loop = pair.loop(captioner.config, (edge, cloud), captioner.gate, synonyms=captioner.synonyms, grounding=sound)
     timing = drive(loop, (time.perf_counter() - started) * 1e3)
     learn(timing, pair, captioner.config)
     return timing

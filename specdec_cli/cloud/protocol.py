@@ -27,7 +27,7 @@ from safetensors.torch import load, save
 from specdec_cli.cloud.http import M, MalformedError, parse
 from specdec_cli.config.decoding_schema import AcceptanceRules, ScoringConfig
 from specdec_cli.decoding.block import Verdict
-from specdec_cli.decoding.remote import MeasuredSound
+from specdec_cli.decoding.remote import ClipGrounding
 from specdec_cli.prompts import Language
 from specdec_cli.types import Measured, ModelWork
 
@@ -99,7 +99,7 @@ class ClipFigures(Message):
     attributes: list[Name] = Field(min_length=1, max_length=100)  # whose classes they decide, by the server's lexicon
 
     @classmethod
-    def of(cls, sound: MeasuredSound) -> ClipFigures:
+    def of(cls, sound: ClipGrounding) -> ClipFigures:
         """The message about a clip's sound."""
         return cls(measured=sound.measured, language=sound.language, attributes=sorted(sound.attributes))
 

@@ -238,19 +238,19 @@ class RemoteVerifier(ABC):
         """What the server has done for the clip so far."""
 
     @abstractmethod
-    def _verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
+    def _verdict(self, text_ids: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         """The server's verdict, fetched within a deadline; its `ms` is the server's time."""
 
     @abstractmethod
     def _prefill(self) -> None:
         """Sends the clip, within a deadline, unless the server has it."""
 
-    def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        """The verdict on `draft` after `text`; see `LocalVerifier.verify`."""
+    def verify(self, text_ids: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
+        """The verdict on `draft` after `text_ids`; see `LocalVerifier.verify`."""
         traffic, started, before = self._call.traffic, time.perf_counter(), self.work
         down = traffic.bytes_down
         with self._call.within_deadline():
-            found = self._verdict(text, draft, run_on)
+            found = self._verdict(text_ids, draft, run_on)
         done, elapsed_ms = self.work - before, (time.perf_counter() - started) * 1e3
         return replace(
             found,

@@ -48,10 +48,10 @@ class ServedVerifier(RemoteVerifier):
         if not self._is_open:
             self._send(None, {})
 
-    def _verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
+    def _verdict(self, text_ids: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         compares = draft.ids and self._clip.config.acceptance_rule == "sampling"
         distributions = wire.pack_distributions(draft.probabilities()) if compares else {}
-        answer = self._send(wire.BlockRequest(text=list(text), draft=list(draft.ids), run_on=run_on), distributions)
+        answer = self._send(wire.BlockRequest(text=list(text_ids), draft=list(draft.ids), run_on=run_on), distributions)
         if (found := answer.verdict) is None or not self._is_possible(found, len(draft.ids), run_on):
             raise CloudError(f"the cloud at {self._server.name} answers nonsense: {found!s:.300}")
         return replace(found, ms=answer.cloud_ms)
@@ -62,7 +62,7 @@ class ServedVerifier(RemoteVerifier):
             with suppress(ForgottenError):
                 return self._exchange("POST", f"{self._path}/verify", wire.pack(block, distributions))
             self._before = replace(self._done, prompt_tokens=0)
-        clip, decoding, sound = self._clip, self._clip.config.decoding, self._clip.sound
+        clip, decoding, sound = self._clip, self._clip.config.decoding, self._clip.grounding
         if sound is not None and (fault := self._server.sound_fault(sound.lexicon_digest)):
             raise CloudError(f"the sound cannot decide what {self._server.name} writes: {fault}")
         request = wire.ClipRequest(

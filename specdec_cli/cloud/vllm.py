@@ -20,7 +20,7 @@ from specdec_cli.config.checks import beyond_likeliest
 from specdec_cli.decoding.accept import NO_SYNONYMS, says_same
 from specdec_cli.decoding.block import Draft, Enough, Verdict
 from specdec_cli.decoding.gate import GateState
-from specdec_cli.decoding.remote import MeasuredSound, RemoteClip
+from specdec_cli.decoding.remote import ClipGrounding, RemoteClip
 from specdec_cli.errors import CloudError, DecodingError, EdgeError, TokenizerMismatchError
 from specdec_cli.models.processor import Processor, Prompt, effective
 from specdec_cli.types import Candidates, Decider, ModelWork
@@ -67,24 +67,24 @@ class VllmClip:
         url = wire.data_url(self.clip.waveform_for(server), server.processor.sampling_rate)
         return self._fetch(request, len(ids), url)
 
-    def _fetch(self, request: GenerateRequest, text: int, url: str | None) -> Scored:
+    def _fetch(self, request: GenerateRequest, text_tokens: int, url: str | None) -> Scored:
         recording, waited_s = {"type": "audio_url", "url": url, "uuid": self._uuid}, self.call.traffic.waited_s
         body = request.body(self.server.model, self.clip.stop_ids, content_parts=[recording])
         read = partial(wire.read_answer, request=request)
         scored = self.call.fetch("POST", wire.GENERATE, read, body, request.most_bytes)
-        self._done = replace(self._done, prompt_tokens=scored.length - text) + ModelWork(
+        self._done = replace(self._done, prompt_tokens=scored.length - text_tokens) + ModelWork(
             encoder_passes=int(url is not None),
             # the first token comes with the forward that reads the request, each other one with a step
             forwards=scored.forwards,
-            fed_tokens=text + scored.forwards - 1,
+            fed_tokens=text_tokens + scored.forwards - 1,
             step_ms=(self.call.traffic.waited_s - waited_s) * 1e3,  # with the round trip: the server reports no times
         )
         return scored
 
 
-def heard(sound: MeasuredSound | None, text: Sequence[int], row: Likely) -> Likely:
-    """A position after `text` without the tokens that the sound bans. It judges those that are listed."""
-    banned = () if sound is None else sound.banned(text, tuple(row.probabilities.items()))
+def heard(grounding: ClipGrounding | None, text_ids: Sequence[int], row: Likely) -> Likely:
+    """A position after `text_ids` without the tokens that the sound bans. It judges those that are listed."""
+    banned = () if grounding is None else grounding.banned(text_ids, tuple(row.probabilities.items()))
     return row.without(banned) if banned else row
 
 
@@ -101,7 +101,7 @@ class VllmDrafter:
         return self.requests.work
 
     def propose(
-        self, text: Sequence[int], k: int, state: GateState, enough: Enough | None = None, top_k: int | None = None
+        self, text_ids: Sequence[int], k: int, state: GateState, enough: Enough | None = None, top_k: int | None = None
     ) -> Draft:
         """The next best token replaces a banned one, and what the server wrote after that is dropped."""
         started, ids, likeliest, ended = time.perf_counter(), list[int](), list[Candidates](), False
@@ -111,9 +111,9 @@ class VllmDrafter:
         try:
             with requests.call.within_deadline():
                 while len(ids) < k and not ended:
-                    scored = requests.scored((*text, *ids), 0, k - len(ids), wire.MOST_CANDIDATES, drawing)
+                    scored = requests.scored((*text_ids, *ids), 0, k - len(ids), wire.MOST_CANDIDATES, drawing)
                     for written, row in zip(scored.generated, scored.likely, strict=True):
-                        left = heard(clip.sound, (*text, *ids), row)
+                        left = heard(clip.grounding, (*text_ids, *ids), row)
                         token = written if written in left.probabilities else left.best
                         ids.append(token)
                         likeliest.append(left.top(clip.top_n))
@@ -156,10 +156,10 @@ class VllmVerifier(RemoteVerifier):
     def _prefill(self) -> None:
         self._continued((), (), 1)
 
-    def _verdict(self, text: Sequence[int], draft: Draft, run_on: int) -> Verdict:
+    def _verdict(self, text_ids: Sequence[int], draft: Draft, run_on: int) -> Verdict:
         clip, before_ms, m = self._requests.clip, self.work.step_ms, len(draft.ids)
         decoding, rule = clip.config.decoding, clip.config.decoding.rules.rule
-        room, path, accepted = decoding.max_new_tokens - len(text), tuple(text), 0
+        room, path, accepted = decoding.max_new_tokens - len(text_ids), tuple(text_ids), 0
         groups = clip.synonyms if rule == "class" else NO_SYNONYMS
         unsure = (at for at, each in enumerate(draft.evidence) if each.probability < _SURE)
         cut = next(unsure, m) if self._writes_on else m
@@ -174,38 +174,38 @@ class VllmVerifier(RemoteVerifier):
         while not written or (len(written) < most and written[-1] not in clip.stop_ids):
             written.append(self._continued((*path, *written), (), max(most - len(written), 1)))
         self._writes_on = m > 0 and decoding.defers and rule != "class"
-        decided, start = (*path, *written), len(text)
+        decided, start = (*path, *written), len(text_ids)
         instead = tuple(self._banned.get(decided[:at]) for at in range(start, len(decided)))
         return Verdict(accepted, written[0], tuple(written[1:]), ms=self.work.step_ms - before_ms, instead=instead)
 
-    def _continued(self, text: tuple[int, ...], draft: tuple[int, ...], tokens: int) -> int:
-        """The cloud's next token after `text`; if it is unknown, a request scores `draft` and generates `tokens`."""
-        if text not in self._next:
-            sound = self._requests.clip.sound
-            if text not in self._listed:
-                self._ask(text, draft, tokens, all_listed=sound is not None and not draft)
-            row = self._listed.get(text)
+    def _continued(self, text_ids: tuple[int, ...], draft: tuple[int, ...], tokens: int) -> int:
+        """The cloud's next token after `text_ids`; if unknown, a request scores `draft` and generates `tokens`."""
+        if text_ids not in self._next:
+            grounding = self._requests.clip.grounding
+            if text_ids not in self._listed:
+                self._ask(text_ids, draft, tokens, all_listed=grounding is not None and not draft)
+            row = self._listed.get(text_ids)
             # bans of other tokens than the likeliest change nothing
             if row is None or (
-                sound is not None and text not in self._all_listed and sound.contradicts(text, row.best)
+                grounding is not None and text_ids not in self._all_listed and grounding.contradicts(text_ids, row.best)
             ):
-                self._ask(text, (), 1, all_listed=True)
-                row = self._listed[text]
-            left = heard(sound, text, row)
+                self._ask(text_ids, (), 1, all_listed=True)
+                row = self._listed[text_ids]
+            left = heard(grounding, text_ids, row)
             if row.best not in left.probabilities:
-                self._banned[text] = row.best
-            self._next[text] = left.best
-        return self._next[text]
+                self._banned[text_ids] = row.best
+            self._next[text_ids] = left.best
+        return self._next[text_ids]
 
-    def _ask(self, text: tuple[int, ...], draft: tuple[int, ...], tokens: int, *, all_listed: bool) -> None:
+    def _ask(self, text_ids: tuple[int, ...], draft: tuple[int, ...], tokens: int, *, all_listed: bool) -> None:
         """Asks for the likeliest tokens at each token of `draft`, and at `tokens` more that are generated."""
         requests, server = self._requests, self._requests.server
         # tokens that may not be generated can be the likeliest ones: as many more are listed as are known of
         banned = len(server.processor.banned_ids) + server.vocab_size - requests.clip.vocab_size
         listed = wire.MOST_CANDIDATES if all_listed else min(2 + banned, wire.MOST_CANDIDATES)
-        scored = requests.scored((*text, *draft), len(draft), tokens, listed)
+        scored = requests.scored((*text_ids, *draft), len(draft), tokens, listed)
         path = (*draft, *scored.generated)
-        found = {(*text, *path[:at]): row for at, row in enumerate(scored.likely) if row.probabilities}
+        found = {(*text_ids, *path[:at]): row for at, row in enumerate(scored.likely) if row.probabilities}
         self._listed |= found
         if listed == wire.MOST_CANDIDATES:
             self._all_listed |= found.keys()

@@ -121,9 +121,9 @@ class Drafter(Protocol):
         """What the model has done for the clip so far."""
 
     def propose(
-        self, text: Sequence[int], k: int, state: GateState, enough: Enough | None = None, top_k: int | None = None
+        self, text_ids: Sequence[int], k: int, state: GateState, enough: Enough | None = None, top_k: int | None = None
     ) -> Draft:
-        """Up to `k` tokens that continue `text`; fewer if a token ends it, the gate stops drafting, or
+        """Up to `k` tokens that continue `text_ids`; fewer if a token ends it, the gate stops drafting, or
         `enough` is true.
 
         `top_k`: sample from so many most likely tokens, to break out of a loop. Raises EdgeError if a server
@@ -143,8 +143,8 @@ class Verifier(Protocol):
     def work(self) -> ModelWork:
         """What the model has done for the clip so far."""
 
-    def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
-        """The verdict on `draft` after `text`: all its positions are scored at once, then the rule decides.
+    def verify(self, text_ids: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
+        """The verdict on `draft` after `text_ids`: all its positions are scored at once, then the rule decides.
 
         After its own token the cloud generates at most `run_on` more, in `Verdict.run_on`. Without drafted tokens it
         only generates. Two calls with the same arguments return the same verdict but for times.
@@ -161,7 +161,7 @@ Event = Prefill | Sent | Block | Finished
 """What happens while a clip is decoded."""
 
 
-def outcome(draft: Draft, verdict: Verdict | None, by: Decider, top_n: int) -> list[Token]:
+def tokens_of(draft: Draft, verdict: Verdict | None, by: Decider, top_n: int) -> list[Token]:
     """The tokens that a block adds before stop rules apply.
 
     `by` is the model that drafted it. Each token names the `top_n` most likely ones in its place.

@@ -24,7 +24,7 @@ _GUESSED: Final = 4  # the same if earlier captions may give the next tokens
 
 
 @dataclass(slots=True, eq=False)
-class _Block:
+class _Drafting:
     """A block that is being drafted."""
 
     written: list[int]  # the text, and the tokens of the block that the host has read
@@ -62,31 +62,31 @@ class LocalDrafter:
 
     @torch.inference_mode()
     def propose(
-        self, text: Sequence[int], k: int, state: GateState, enough: Enough | None = None, top_k: int | None = None
+        self, text_ids: Sequence[int], k: int, state: GateState, enough: Enough | None = None, top_k: int | None = None
     ) -> Draft:
-        started_ms, block, ended = self.next_scores.clock_ms, _Block([*text], top_k), False
-        checks, end, written = state.stops or enough is not None, len(text) + k, block.written
+        started_ms, drafting, ended = self.next_scores.clock_ms, _Drafting([*text_ids], top_k), False
+        checks, end, written = state.stops or enough is not None, len(text_ids) + k, drafting.written
         draws = top_k is not None or self._settings.sampling
         while len(written) < end and not ended:
             row = self.next_scores.after(written)
             steps = min(self._unread(written, checks=checks), end - len(written))
-            self._steps(block, row, steps, draws=draws)
+            self._steps(drafting, row, steps, draws=draws)
             if steps > 1 or checks or self._reads_each:
-                ended = self._read(block, state, enough)
+                ended = self._read(drafting, state, enough)
                 continue
-            written.append(self.next_scores.fetched(block.chosen[-1]) if draws else self.next_scores.row(written).id)
+            written.append(self.next_scores.fetched(drafting.chosen[-1]) if draws else self.next_scores.row(written).id)
             ended = written[-1] in self.stop_ids
-        if block.rows:
-            self._read(block, state, None)
+        if drafting.rows:
+            self._read(drafting, state, None)
         self.next_scores.tail = written
         return Draft(
-            tuple(written[len(text) :]),
-            tuple(block.read) if self._settings.sampling else None,
+            tuple(written[len(text_ids) :]),
+            tuple(drafting.read) if self._settings.sampling else None,
             state,
             state.reason,
             self.next_scores.clock_ms - started_ms,
-            tuple(block.likeliest),
-            self.next_scores.banned(len(text), len(written)),
+            tuple(drafting.likeliest),
+            self.next_scores.banned(len(text_ids), len(written)),
         )
 
     def close(self) -> None:
@@ -95,33 +95,33 @@ class LocalDrafter:
     def _unread(self, written: list[int], *, checks: bool) -> int:
         """How many tokens may be drafted before the host reads them; each but the first is fed from the device."""
         most = UNREAD_TOKENS.get(self.session.model.device.type, _ON_A_GPU)
-        if most == 1 or self.next_scores.sound is not None or not self.session.can_step or self.session.fed != written:
+        if most == 1 or self.next_scores.bans is not None or not self.session.can_step or self.session.fed != written:
             return 1  # the sound judges each row by the tokens before it
         return min(most, _CHECKED if checks else _GUESSED if self.next_scores.guesses else most)
 
-    def _steps(self, block: _Block, row: torch.Tensor, count: int, *, draws: bool) -> None:
+    def _steps(self, drafting: _Drafting, row: torch.Tensor, count: int, *, draws: bool) -> None:
         """Chooses `count` tokens on the device, the first one by its row [1, vocab], each but the last being fed."""
-        text = block.written[:]
+        text_ids = drafting.written[:]
         for at in range(count):
             if at:
-                text.append(UNREAD)
-                row = self.next_scores.step(text, block.chosen[-1])
-            if block.top_k is not None:
-                floor = row.topk(min(block.top_k, row.shape[-1])).values[:, -1:]
+                text_ids.append(UNREAD)
+                row = self.next_scores.step(text_ids, drafting.chosen[-1])
+            if drafting.top_k is not None:
+                floor = row.topk(min(drafting.top_k, row.shape[-1])).values[:, -1:]
                 row = row.masked_fill(row < floor, -torch.inf)
-            block.rows.append(row)
+            drafting.rows.append(row)
             if draws:
-                block.states.append(self._generator.get_state())
-                block.chosen.append(draw(row.softmax(dim=-1), self._generator))
+                drafting.states.append(self._generator.get_state())
+                drafting.chosen.append(draw(row.softmax(dim=-1), self._generator))
             elif count > 1:
-                block.chosen.append(most_likely(row))
+                drafting.chosen.append(most_likely(row))
 
-    def _read(self, block: _Block, state: GateState, enough: Enough | None) -> bool:
+    def _read(self, drafting: _Drafting, state: GateState, enough: Enough | None) -> bool:
         """Fetches the chosen tokens with their evidence; drops those after an end; returns whether there is an end."""
-        written, listed = block.written, max(CANDIDATES, self._top_n)
-        drawn = torch.cat(block.chosen) if block.states else None
-        rows = self.next_scores.figures(block.rows, listed, ids=drawn, doubt=True, groups=state.gate.summed)
-        known = len(written) - block.start - len(state.evidence)  # of these tokens the host has read the first ones
+        written, listed = drafting.written, max(CANDIDATES, self._top_n)
+        drawn = torch.cat(drafting.chosen) if drafting.states else None
+        rows = self.next_scores.figures(drafting.rows, listed, ids=drawn, doubt=True, groups=state.gate.summed)
+        known = len(written) - drafting.start - len(state.evidence)  # of these tokens the host has read the first ones
         if len(rows) - known > 1:
             self.next_scores.fill_in([row.token for row in rows[known:-1]])
         kept, ended = 0, False
@@ -129,15 +129,15 @@ class LocalDrafter:
             self.next_scores.require_finite([row])
             unsure = state.add(TokenEvidence.of(row))
             if self._top_n:
-                block.likeliest.append(named(row.candidates[: self._top_n]))
+                drafting.likeliest.append(named(row.candidates[: self._top_n]))
             if kept > known:
                 written.append(row.token)
                 ended = row.token in self.stop_ids or (state.stops and unsure)
                 if ended or (enough is not None and enough(state)):
                     ended = True
                     break
-        if block.states and kept < len(rows):
-            self._generator.set_state(block.states[kept])  # as if the dropped tokens had never been drawn
-        block.read += block.rows[:kept]
-        block.rows, block.chosen, block.states = [], [], []
+        if drafting.states and kept < len(rows):
+            self._generator.set_state(drafting.states[kept])  # as if the dropped tokens had never been drawn
+        drafting.read += drafting.rows[:kept]
+        drafting.rows, drafting.chosen, drafting.states = [], [], []
         return ended

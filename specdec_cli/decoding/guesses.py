@@ -43,19 +43,19 @@ class GuessTable:
         self._hits, self._counts = array("f", bytes(4 * slots)), array("f", bytes(4 * slots))
         self.learnt = False  # whether any caption was learnt
 
-    def learn(self, key: int, text: Sequence[int], own: Iterable[bool]) -> None:
+    def learn(self, key: int, text_ids: Sequence[int], own: Iterable[bool]) -> None:
         """Counts the tokens of a finished caption. `own`: for each token, whether the model of `key` chose it."""
-        padded = (_START, *text)
+        padded = (_START, *text_ids)
         self.learnt = True
         with self._lock:
-            for at, (token, chosen) in enumerate(zip(text, own, strict=True), start=1):
+            for at, (token, chosen) in enumerate(zip(text_ids, own, strict=True), start=1):
                 if chosen:
                     for start in range(max(at - ORDER, 0), at):
                         self._count(hash((key, *padded[start:at])), token)
 
-    def guess(self, key: int, text: Sequence[int], most: int) -> tuple[int, ...]:
-        """At most `most` tokens that may follow `text`, as far as they pay."""
-        recent = [_START, *text][-ORDER:]
+    def guess(self, key: int, text_ids: Sequence[int], most: int) -> tuple[int, ...]:
+        """At most `most` tokens that may follow `text_ids`, as far as they pay."""
+        recent = [_START, *text_ids][-ORDER:]
         ids, chance = list[int](), 1.0
         with self._lock:
             while len(ids) < most:
@@ -101,13 +101,13 @@ class Guesses:
     most: int  # tokens a forward
     longest: int  # tokens of a text
 
-    def room(self, text: Sequence[int]) -> int:
-        """How many tokens may be guessed after `text`."""
-        return min(self.most, self.longest - 1 - len(text))
+    def room(self, text_ids: Sequence[int]) -> int:
+        """How many tokens may be guessed after `text_ids`."""
+        return min(self.most, self.longest - 1 - len(text_ids))
 
-    def following(self, text: Sequence[int]) -> tuple[int, ...]:
-        """Tokens that may follow `text`."""
-        return self.table.guess(self.key, text, self.room(text))
+    def following(self, text_ids: Sequence[int]) -> tuple[int, ...]:
+        """Tokens that may follow `text_ids`."""
+        return self.table.guess(self.key, text_ids, self.room(text_ids))
 
 
 def key_of(weights: str | None, role: str, prompt: Sequence[object]) -> int:

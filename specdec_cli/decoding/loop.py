@@ -16,14 +16,14 @@ from typing import Final, Literal
 import torch
 
 from specdec_cli.config.decoding_schema import DecodingConfig
-from specdec_cli.decoding.block import Block, Draft, Drafter, Enough, Event, Verdict, Verifier, outcome
+from specdec_cli.decoding.block import Block, Draft, Drafter, Enough, Event, Verdict, Verifier, tokens_of
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.length import SOLO_BLOCK, BlockLength
 from specdec_cli.decoding.stop import StopRules, TextEnd
 from specdec_cli.errors import CloudError, EdgeError
 from specdec_cli.types import Decider, Finished, FinishReason, ModelWork, Prefill, Sent
 
-_WAY_OUT: Final = 10  # likeliest tokens, of which the edge draws to leave a loop
+_WAY_OUT: Final = 10  # likeliest tokens, of which the edge draws to leave a repetition
 
 
 @dataclass(eq=False)
@@ -35,9 +35,9 @@ class Loop:
     gate: Gate
     stop: StopRules
     settings: DecodingConfig
-    prefill: CloudPrefill
+    ahead: PrefillAhead
     top_n: int = 0  # most likely tokens to name at each committed one
-    text: tuple[int, ...] = field(default=(), init=False)  # the committed token ids
+    text_ids: tuple[int, ...] = field(default=(), init=False)  # the committed token ids
     finish: FinishReason | None = field(default=None, init=False)  # why the text has ended; None: it goes on
 
     def __post_init__(self) -> None:
@@ -72,49 +72,49 @@ class Loop:
             for model in (self.verifier, self.drafter):
                 if model is not None:
                     model.close()
-            self.prefill.close()
+            self.ahead.close()
         # only after `close`: a cloud that was still reading the clip has worked as well
         edge, cloud_work = self._work("edge"), self._work("cloud")
-        yield Finished(self.text, self.finish, edge, cloud_work, ttft_ms, total_ms, self._degraded)
+        yield Finished(self.text_ids, self.finish, edge, cloud_work, ttft_ms, total_ms, self._degraded)
 
     def _draft(self) -> Draft:
         """The edge's block; without an edge an empty one: the cloud writes it.
 
-        Its `reason` is the gate's, a loop or a refusal; None: it need not be verified.
+        Its `reason` is the gate's, a repetition or a refusal; None: it need not be verified.
         """
-        settings, start, available = self.settings, len(self.text), self._cloud is not None
+        settings, start, available = self.settings, len(self.text_ids), self._cloud is not None
         if (edge := self._edge) is None:
             return Draft(reason="always" if settings.mode == "lossless" else None)
         whole = settings.defers and available
         size = self._length.next(start, whole=whole, cloud_writes=available)
-        waking = whole and not self.prefill.begun and settings.mode == "hybrid"
+        waking = whole and not self.ahead.begun and settings.mode == "hybrid"
         with self._waits_for(edge):
             state, enough = self.gate.open(waking=waking, whole=whole), self._enough(whole=whole)
-            draft = edge.propose(self.text, size, state, enough)
+            draft = edge.propose(self.text_ids, size, state, enough)
         self._length.add_draft(draft)
-        if self._end.loops((*self.text, *draft.ids), start):
-            return self._leave_loop(edge, draft, min(size, SOLO_BLOCK) if whole else size)
+        if self._end.repeats((*self.text_ids, *draft.ids), start):
+            return self._leave_repetition(edge, draft, min(size, SOLO_BLOCK) if whole else size)
         if draft.reason is None and draft.ids and settings.mode == "hybrid" and available:
-            draft = replace(draft, reason=self.stop.fault(self.text, draft.ids))
+            draft = replace(draft, reason=self.stop.fault(self.text_ids, draft.ids))
         return draft
 
-    def _leave_loop(self, edge: Drafter, looping: Draft, size: int) -> Draft:
-        """The draft that ends in a loop, to be verified; if the cloud cannot help, `size` tokens that are drawn."""
+    def _leave_repetition(self, edge: Drafter, repeating: Draft, size: int) -> Draft:
+        """The repeating draft, to be verified; if the cloud cannot help, a draft of `size` tokens that are drawn."""
         if self._may_break_out:
             self._end.leave()
-            # a cloud that has confirmed this loop would reject a way out, and loop on
-            if self._end.loop_was_verified or self._cloud is None:
+            # a cloud that has confirmed this repetition would reject a way out, and repeat on
+            if self._end.repetition_was_verified or self._cloud is None:
                 with self._waits_for(edge):
-                    way_out = edge.propose(self.text, size, self.gate.open(), top_k=_WAY_OUT)
+                    way_out = edge.propose(self.text_ids, size, self.gate.open(), top_k=_WAY_OUT)
                 self._length.add_draft(way_out)
-                return replace(way_out, reason=None, ms=looping.ms + way_out.ms)
-        return looping if self.gate.name == "always" else replace(looping, reason="loop")
+                return replace(way_out, reason=None, ms=repeating.ms + way_out.ms)
+        return repeating if self.gate.name == "always" else replace(repeating, reason="loop")
 
     def _enough(self, *, whole: bool) -> Enough | None:
         """A rule that may end the next block before its most tokens; `whole`: it is a deferred draft."""
         if whole:
             kept = self.settings.mode == "hybrid"  # without a verdict
-            return partial(self._end.reached, self.text, kept) if self.stop.reads_text else None
+            return partial(self._end.reached, self.text_ids, kept) if self.stop.reads_text else None
         return self._length.enough if self.settings.adapts else None
 
     def _prefill_early(self) -> None:
@@ -122,17 +122,17 @@ class Loop:
         if self.verifier is None:
             return
         try:
-            self.prefill.begin(self.verifier)
+            self.ahead.begin(self.verifier)
         except CloudError as error:
             self._leave_to_edge(error)
 
     def _verify(self, cloud: Verifier, draft: Draft) -> Verdict | None:
         """The cloud's verdict on a block, and tokens of its own; None if it fails and the edge writes the rest."""
-        run_on = 0 if draft.ids else self._length.written_alone(len(self.text), edge_left=self._edge is not None)
-        self.prefill.join()
+        run_on = 0 if draft.ids else self._length.written_alone(len(self.text_ids), edge_left=self._edge is not None)
+        self.ahead.join()
         try:
             with self._waits_for(cloud):
-                verdict = cloud.verify(self.text, draft, run_on)
+                verdict = cloud.verify(self.text_ids, draft, run_on)
         except CloudError as error:
             self._leave_to_edge(error)
             return None
@@ -153,15 +153,15 @@ class Loop:
 
     def _waits_for(self, model: Drafter | Verifier) -> AbstractContextManager[None]:
         """Around a call of a model. While a remote one answers, forwards of other clips do not wait for this clip."""
-        return self.prefill.step_aside() if model.is_remote else nullcontext()
+        return self.ahead.step_aside() if model.is_remote else nullcontext()
 
     def _commit(self, index: int, draft: Draft, verdict: Verdict | None) -> Block:
-        """Adds a block to the text, up to where a stop rule or a loop ends it."""
-        start = len(self.text)
-        tokens = outcome(draft, verdict, "cloud" if self.settings.mode == "cloud" else "edge", self.top_n)
-        text = (*self.text, *(token.id for token in tokens))
-        end, self.finish = self._end.of(text, start, verified=verdict is not None, may_leave=self._may_break_out)
-        self.text = text[:end]
+        """Adds a block to the text, up to where a stop rule or a repetition ends it."""
+        start = len(self.text_ids)
+        tokens = tokens_of(draft, verdict, "cloud" if self.settings.mode == "cloud" else "edge", self.top_n)
+        text_ids = (*self.text_ids, *(token.id for token in tokens))
+        end, self.finish = self._end.find(text_ids, start, verified=verdict is not None, may_leave=self._may_break_out)
+        self.text_ids = text_ids[:end]
         return Block(index, replace(draft, scores=None), verdict, tuple(tokens[: end - start]))
 
     @property
@@ -176,7 +176,7 @@ class Loop:
 
     @property
     def _may_break_out(self) -> bool:
-        """Whether the edge may leave a loop. A text that must equal the cloud's is never changed, only ended."""
+        """Whether the edge may leave a repetition. A text that must equal the cloud's is never changed, only ended."""
         return self._edge is not None and (self.settings.mode in ("hybrid", "edge") or "cloud" in self._failed)
 
     @property
@@ -219,7 +219,7 @@ class Loop:
 
 
 @dataclass(eq=False)
-class CloudPrefill:
+class PrefillAhead:
     """The cloud's prefill of one clip, in the clip's own thread or in another one.
 
     Attributes:

@@ -42,74 +42,74 @@ class NextScores:
         settings: ScoringConfig,
         stop_ids: Collection[int],
         guesses: Guesses | None = None,
-        sound: Bans | None = None,
+        bans: Bans | None = None,
     ) -> None:
-        self.session, self.pipeline, self.sound = session, LogitsPipeline(settings, session), sound
+        self.session, self.pipeline, self.bans = session, LogitsPipeline(settings, session), bans
         self._blocked_s = 0.0  # in calls of the session
         self.tail = list[int]()  # the text of the last block, and the block
         self.stop_ids = frozenset(stop_ids)
         self._guesses = guesses if guesses is not None and guesses.most else None
-        self._text: list[int] = []  # the text that was scored, guesses included
-        self._rows = torch.empty(0)  # [n, vocab]: row i is after `_text[: _start + i]`, before temperature
-        self._start = 1  # length of the prefix after which row 0 is; len(_text) + 1 if no row is kept
+        self._text_ids: list[int] = []  # the text that was scored, guesses included
+        self._rows = torch.empty(0)  # [n, vocab]: row i is after `_text_ids[: _start + i]`, before temperature
+        self._start = 1  # length of the prefix after which row 0 is; len(_text_ids) + 1 if no row is kept
         self._read = list[RowFigures]()  # the figures of the first rows, once they were fetched
         self._judged = 0  # rows, from the first, in which the sound has banned what it bans
         self._instead = dict[int, int]()  # tokens before a row -> its most likely token, which the sound banned
-        self._sure = 0  # leading tokens of `_text` that were not guessed, or were guessed right
+        self._sure = 0  # leading tokens of `_text_ids` that were not guessed, or were guessed right
         self._stepped = False  # whether the last forward was no prefill
         self._name, self._on_cpu = session.model.name, session.model.device.type == "cpu"
 
-    def after(self, text: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
-        """Processed scores [positions, vocab] after the last prefixes of `text`; the last row follows the whole text.
+    def after(self, text_ids: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
+        """Processed scores [positions, vocab] after the last prefixes of `text_ids`; the last row follows all.
 
-        The sound has banned what it bans. Missing rows are scored. `guesses`: whether to score guesses after `text`
+        The sound has banned what it bans. Missing rows are scored. `guesses`: whether to score guesses after `text_ids`
         with them.
         """
-        first = len(text) - positions + 1
-        known = self._known(text, first)
+        first = len(text_ids) - positions + 1
+        known = self._known(text_ids, first)
         if known < positions:
-            guess = self._next_guess(text) if guesses else ()
-            scored, passes = [*text, *guess], self.session.work.encoder_passes
+            guess = self._next_guess(text_ids) if guesses else ()
+            scored, passes = [*text_ids, *guess], self.session.work.encoder_passes
             started = time.perf_counter()
             logits = self.session.logits(scored, len(scored) - first - known + 1)
             self._blocked_s += time.perf_counter() - started
             self._stepped = self.session.work.encoder_passes == passes
             rows, old = self.pipeline(scored, logits), slice(first - self._start, first - self._start + known)
-            self._keep(scored, torch.cat((self._rows[old], rows)) if known else rows, len(text), old)
+            self._keep(scored, torch.cat((self._rows[old], rows)) if known else rows, len(text_ids), old)
             if guess:
                 self._count(guessed=len(guess))
-        elif len(text) > self._sure:
-            self._count(guesses_kept=len(text) - self._sure)
-            self._sure = len(text)
+        elif len(text_ids) > self._sure:
+            self._count(guesses_kept=len(text_ids) - self._sure)
+            self._sure = len(text_ids)
         at = first - self._start
-        if self.sound is not None and self._judged < at + positions:
-            self._judge(text, self.sound, at + positions)
+        if self.bans is not None and self._judged < at + positions:
+            self._judge(text_ids, self.bans, at + positions)
         return self.pipeline.warped(self._rows[at : at + positions])
 
     def banned(self, start: int, end: int) -> tuple[int | None, ...]:
         """For the tokens `start` to `end` - 1 of the text: the most likely one in its place, if the sound banned it."""
         return tuple(map(self._instead.get, range(start, end)))
 
-    def drop_before(self, text: Sequence[int]) -> None:
-        """Drops the scores that no continuation of `text` needs; scores of guesses that may come true stay."""
-        end = len(text)
+    def drop_before(self, text_ids: Sequence[int]) -> None:
+        """Drops the scores that no continuation of `text_ids` needs; scores of guesses that may come true stay."""
+        end = len(text_ids)
         at = end - self._start
-        needed = at >= 0 and end <= len(self._text) and self._text[:end] == list(text)
+        needed = at >= 0 and end <= len(self._text_ids) and self._text_ids[:end] == list(text_ids)
         # a copy: the kept rows would hold the memory of all
         rows = self._rows[at:].clone() if needed else torch.empty(0)
-        self._keep(self._text, rows, self._sure, slice(at, None) if needed else slice(0))
+        self._keep(self._text_ids, rows, self._sure, slice(at, None) if needed else slice(0))
 
-    def learn(self, text: Sequence[int], own: Iterable[bool]) -> None:
+    def learn(self, text_ids: Sequence[int], own: Iterable[bool]) -> None:
         """Learns guesses from a finished caption; `own`: for each token, whether this model chose it."""
         if self._guesses is not None:
-            self._guesses.table.learn(self._guesses.key, text, own)
+            self._guesses.table.learn(self._guesses.key, text_ids, own)
 
-    def row(self, text: Sequence[int]) -> RowFigures:
-        """The figures of the row after `text`, which was scored. One fetch takes those of all kept rows.
+    def row(self, text_ids: Sequence[int]) -> RowFigures:
+        """The figures of the row after `text_ids`, which was scored. One fetch takes those of all kept rows.
 
         Raises ScoresError if the row is not finite.
         """
-        at = len(text) - self._start
+        at = len(text_ids) - self._start
         self._fetch(at + 1)
         self.require_finite(self._read[at : at + 1])
         return self._read[at]
@@ -135,8 +135,8 @@ class NextScores:
         """Whether tokens may be guessed: a caption was learnt."""
         return self._guesses is not None and self._guesses.table.learnt
 
-    def step(self, text: list[int], token: torch.Tensor) -> torch.Tensor:
-        """Processed scores [1, vocab] after `text`, whose last token the host has not read (`UNREAD`).
+    def step(self, text_ids: list[int], token: torch.Tensor) -> torch.Tensor:
+        """Processed scores [1, vocab] after `text_ids`, whose last token the host has not read (`UNREAD`).
 
         `token` is that last token, int64 [1] on the device. `fill_in` must follow before any call but `step`.
         """
@@ -144,12 +144,12 @@ class NextScores:
         logits = self.session.step(token)
         self._blocked_s += time.perf_counter() - started
         self._stepped = True
-        self._keep(text[:], self.pipeline(text, logits, token), len(text))
+        self._keep(text_ids[:], self.pipeline(text_ids, logits, token), len(text_ids))
         return self.pipeline.warped(self._rows)
 
     def fill_in(self, ids: Sequence[int]) -> None:
         """Fills in the ids of the last tokens that `step` has fed."""
-        self._text[-len(ids) :] = ids
+        self._text_ids[-len(ids) :] = ids
         self.session.fill_in(ids)
         self.pipeline.fill_in(ids)
 
@@ -180,20 +180,20 @@ class NextScores:
         work = self.session.work
         self.session.work = replace(work, **{name: getattr(work, name) + count for name, count in more.items()})
 
-    def _known(self, text: Sequence[int], first: int) -> int:
-        """How many rows are kept of those after `text[:first]`, `text[: first + 1]` and so on."""
-        if not self._start <= first <= len(self._text):
+    def _known(self, text_ids: Sequence[int], first: int) -> int:
+        """How many rows are kept of those after `text_ids[:first]`, `text_ids[: first + 1]` and so on."""
+        if not self._start <= first <= len(self._text_ids):
             return 0
-        return max(shared_length(self._text, text) - first + 1, 0)
+        return max(shared_length(self._text_ids, text_ids) - first + 1, 0)
 
     def _fetch(self, count: int) -> None:
         """Fetches the figures of the first `count` rows, unless they are there: those of all kept rows at once."""
         if len(self._read) < count:
             with self.waiting():
-                self._read += read(self._rows[len(self._read) :], JUDGED if self.sound else 0)
+                self._read += read(self._rows[len(self._read) :], JUDGED if self.bans else 0)
 
-    def _judge(self, text: Sequence[int], sound: Bans, end: int) -> None:
-        """Lets the sound ban tokens in the rows before `end`, which follow prefixes of `text`, each by its own history.
+    def _judge(self, text_ids: Sequence[int], bans: Bans, end: int) -> None:
+        """Lets the sound ban tokens in the rows before `end`, which follow prefixes of `text_ids`, each by its prefix.
 
         One fetch takes what it judges of all kept rows; there is another one where it bans a row's most likely token.
         A row that is not finite stays: a text that needs it fails.
@@ -203,7 +203,7 @@ class NextScores:
             length = self._start + at
             found = self._read[at]
             self._instead.pop(length, None)
-            if not found.is_finite or not (banned := sound(text[:length], found.candidates)):
+            if not found.is_finite or not (banned := bans(text_ids[:length], found.candidates)):
                 continue
             self._rows = self._rows.clone()  # callers hold the old rows
             self._rows[at, list(banned)] = -torch.inf
@@ -218,21 +218,21 @@ class NextScores:
         self.session.close()
         self._keep([], torch.empty(0), 0)
 
-    def _keep(self, text: list[int], rows: torch.Tensor, sure: int, old: slice = slice(0)) -> None:
+    def _keep(self, text_ids: list[int], rows: torch.Tensor, sure: int, old: slice = slice(0)) -> None:
         """Replaces the rows; the first ones are the `old` ones."""
-        self._text, self._rows, self._sure = text, rows, sure
-        self._start = len(text) + 1 - rows.shape[0]
+        self._text_ids, self._rows, self._sure = text_ids, rows, sure
+        self._start = len(text_ids) + 1 - rows.shape[0]
         self._read = self._read[old]
         self._judged = len(range(self._judged)[old])
 
-    def _next_guess(self, text: Sequence[int]) -> tuple[int, ...]:
-        """Tokens that may follow `text`; none after a stop id."""
-        if (guesses := self._guesses) is None or not (guesses.table.learnt or len(text) < len(self.tail)):
+    def _next_guess(self, text_ids: Sequence[int]) -> tuple[int, ...]:
+        """Tokens that may follow `text_ids`; none after a stop id."""
+        if (guesses := self._guesses) is None or not (guesses.table.learnt or len(text_ids) < len(self.tail)):
             return ()
-        end = len(text)
-        if 0 < end < len(self.tail) and shared_length(self.tail, text) >= end - 1:
-            guess = tuple(self.tail[end : end + guesses.room(text)])
+        end = len(text_ids)
+        if 0 < end < len(self.tail) and shared_length(self.tail, text_ids) >= end - 1:
+            guess = tuple(self.tail[end : end + guesses.room(text_ids)])
         else:
-            guess = guesses.following(text)
+            guess = guesses.following(text_ids)
         stops = (index for index, id_ in enumerate(guess) if id_ in self.stop_ids)
         return guess[: next(stops, len(guess))]

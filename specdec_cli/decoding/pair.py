@@ -20,9 +20,9 @@ from specdec_cli.decoding.draft import LocalDrafter
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.guesses import OWN_SOURCES, Guesses, GuessTable, key_of
 from specdec_cli.decoding.length import capacity
-from specdec_cli.decoding.loop import CloudPrefill, Loop
+from specdec_cli.decoding.loop import Loop, PrefillAhead
 from specdec_cli.decoding.next_scores import Bans, NextScores
-from specdec_cli.decoding.remote import MeasuredSound, Remote, RemoteClip, RemoteEdge
+from specdec_cli.decoding.remote import ClipGrounding, Remote, RemoteClip, RemoteEdge
 from specdec_cli.decoding.scores import generator_for
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
@@ -153,7 +153,7 @@ class Pair:
         synonyms: Synonyms = NO_SYNONYMS,
         language: Language | None = None,
         instruction: str | None = None,
-        sound: MeasuredSound | None = None,
+        grounding: ClipGrounding | None = None,
     ) -> Loop:
         """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
 
@@ -164,42 +164,45 @@ class Pair:
             top_n: most likely tokens to name at each committed one.
             synonyms: groups of tokens, for the acceptance rule class.
             language, instruction: of the clip; None: the configured ones.
-            sound: bans tokens of both models, if it decides any attribute; None: nothing does.
+            grounding: bans tokens of both models, if it decides any attribute; None: nothing does.
         """
-        (edge_prompt, cloud_prompt), mode = prompts, config.decoding.mode
+        (edge_prompt, cloud_prompt), mode, settings = prompts, config.decoding.mode, config.decoding
         drafts_end, text_ends = self.ends(mode)
+        bans = grounding if grounding is not None and grounding.attributes else None
+        banned = None if bans is None else bans.banned
+        here = partial(self.next_scores, config, engine=engine, instruction=instruction, bans=banned)
+        there = partial(RemoteClip, config=config, vocab_size=self.vocab_size, top_n=top_n, grounding=bans)
         gate = replace(gate or Gate.of(config), generator=gate_generator(config, edge_prompt))
-        sound = sound if sound is not None and sound.attributes else None
-        banned = None if sound is None else sound.banned
-        next_scores = partial(self.next_scores, config, engine=engine, instruction=instruction, banned=banned)
-        remote = partial(RemoteClip, config=config, vocab_size=self.vocab_size, top_n=top_n, sound=sound)
         drafter: Drafter | None = None
         verifier: Verifier | None = None
         if mode != "cloud":
             assert self.edge is not None and edge_prompt is not None  # noqa: PT018  # the mode loaded it
             if self.edge.is_remote:
                 summed = synonyms if gate.name == "class-entropy" else NO_SYNONYMS
-                drafter = self.edge.drafter(remote(lambda: edge_prompt, stop_ids=drafts_end, synonyms=summed))
+                drafter = self.edge.drafter(there(lambda: edge_prompt, stop_ids=drafts_end, synonyms=summed))
             else:
-                drafter = LocalDrafter(next_scores("edge", edge_prompt, drafts_end), top_n)
+                drafter = LocalDrafter(here("edge", edge_prompt, drafts_end), top_n)
         if mode != "edge":
             assert self.cloud is not None and cloud_prompt is not None  # noqa: PT018
             if self.cloud.is_remote:
-                verifier = self.cloud.verifier(remote(cloud_prompt, stop_ids=text_ends, synonyms=synonyms))
+                verifier = self.cloud.verifier(there(cloud_prompt, stop_ids=text_ends, synonyms=synonyms))
             elif mode == "cloud":  # a loaded cloud that writes alone drafts
-                drafter = LocalDrafter(next_scores("cloud", cloud_prompt(), text_ends), top_n)
+                drafter = LocalDrafter(here("cloud", cloud_prompt(), text_ends), top_n)
             else:
-                make_next_scores = cache(lambda: next_scores("cloud", cloud_prompt(), text_ends))
-                if config.decoding.cloud_prefill == "overlap":
-                    make_next_scores()  # the engine closes the sessions that the clip's own thread opens
-                rules, most = config.decoding.rules, config.decoding.max_new_tokens
-                verifier = LocalVerifier(make_next_scores, rules, most, top_n, synonyms)
+                opened = cache(lambda: here("cloud", cloud_prompt(), text_ends))
+                verifier = LocalVerifier(opened, settings.rules, settings.max_new_tokens, top_n, synonyms)
+                if settings.cloud_prefill == "overlap":
+                    opened()  # the engine closes the sessions that the clip's own thread opens
+        ahead = PrefillAhead(settings.cloud_prefill, nullcontext if engine is None else engine.step_aside)
+        return Loop(drafter, verifier, gate, self._stop_rules(config, text_ends, language), settings, ahead, top_n)
+
+    def _stop_rules(self, config: Config, text_ends: tuple[int, ...], language: Language | None) -> StopRules:
+        """Where a text ends, apart from its models."""
         # in lossless mode a draft is kept once the cloud has failed
-        kept_ids = self.edge.processor.eos_ids if self.edge and mode in ("hybrid", "lossless") else ()
+        keeps_drafts = self.edge is not None and config.decoding.mode in ("hybrid", "lossless")
+        kept_ids = self.edge.processor.eos_ids if self.edge is not None and keeps_drafts else ()
         spoken = (language or config.prompt.language) if config.closes else None
-        stop = StopRules(config.decoding, text_ends, self.processor.text, spoken, kept_ids)
-        prefill = CloudPrefill(config.decoding.cloud_prefill, nullcontext if engine is None else engine.step_aside)
-        return Loop(drafter, verifier, gate, stop, config.decoding, prefill, top_n)
+        return StopRules(config.decoding, text_ends, self.processor.text, spoken, kept_ids)
 
     def next_scores(
         self,
@@ -210,14 +213,14 @@ class Pair:
         *,
         engine: Engine | None = None,
         instruction: str | None = None,
-        banned: Bans | None = None,
+        bans: Bans | None = None,
     ) -> NextScores:
-        """The next-token scores of a loaded model, with a fresh session; `banned`: which tokens the sound bans."""
+        """The next-token scores of a loaded model, with a fresh session; `bans`: those of the sound."""
         model, settings = self.local(role), config.decoding
         assert model is not None  # checked when the pair was made
         session = (engine.session if engine else Session)(model, prompt, capacity(settings), self.vocab_size)
         guesses = self.guesses(role, config.instruction() if instruction is None else instruction, config)
-        return NextScores(session, settings, stop_ids, guesses, banned)
+        return NextScores(session, settings, stop_ids, guesses, bans)
 
     def ends(self, mode: Mode) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The ids that end a draft, and the ids that end the text.

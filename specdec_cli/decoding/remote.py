@@ -18,8 +18,8 @@ from specdec_cli.prompts import Language
 from specdec_cli.types import Candidates, Decider, Measured, Payload
 
 
-class MeasuredSound(Protocol):
-    """The figures of a clip, and the tokens that they ban."""
+class ClipGrounding(Protocol):
+    """The figures of a clip, and the tokens that they ban: a `labels.grounding.Grounding`."""
 
     @property
     def measured(self) -> Measured: ...
@@ -35,11 +35,11 @@ class MeasuredSound(Protocol):
     def lexicon_digest(self) -> str:
         """Of the lexicon that says which words name which classes."""
 
-    def banned(self, text: Sequence[int], likeliest: Candidates) -> Collection[int]:
-        """Which of the likeliest tokens after `text` are banned."""
+    def banned(self, text_ids: Sequence[int], likeliest: Candidates) -> Collection[int]:
+        """Which of the likeliest tokens after `text_ids` are banned."""
 
-    def contradicts(self, text: Sequence[int], token: int) -> bool:
-        """Whether a token after `text` is banned where there is an answer; only then are others to be looked at."""
+    def contradicts(self, text_ids: Sequence[int], token: int) -> bool:
+        """Whether a token after `text_ids` is banned where there is an answer; only then are others to be looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class RemoteClip:
     stop_ids: Collection[int]
     top_n: int = 0  # most likely tokens to list at each decided position
     synonyms: Synonyms = field(default_factory=dict)
-    sound: MeasuredSound | None = None  # bans tokens; None: nothing does
+    grounding: ClipGrounding | None = None  # bans tokens; None: nothing does
 
     def waveform_for(self, model: Remote) -> npt.NDArray[np.float32]:
         """The samples, mono [n]. Raises DecodingError if the prompt does not hold them."""

@@ -22,6 +22,7 @@ _WIDTH: Final = 128  # scores of a strip: in a larger vocabulary only the strips
 _SAMPLED: Final = 4096  # least scores of a row from which its spread is computed
 _LARGE: Final = 1 << 15  # scores of a row; of 12,000 scores, five rows at once are faster than one by one
 _BITS: Final = math.log2(math.e)  # in a nat
+_TIE: Final = {torch.float32: 2e-4, torch.float16: 0.01, torch.bfloat16: 0.08}
 _LEAST: Final = -1e4  # binary logarithm of an impossible token's weight: finite, so that times the weight, 0, it is 0
 
 
@@ -63,6 +64,14 @@ class RowFigures(NamedTuple):
     def ties(self, tolerance: float) -> bool:
         """Whether the two best scores are a near tie: within `tolerance` times the spread (at least 1)."""
         return self.gap <= tolerance * max(self.spread or 0.0, 1.0)
+
+
+def tie_tolerance(dtype: torch.dtype) -> float:
+    """The difference below which two scores are a near tie, as a share of their row's standard deviation.
+
+    Kernels of different shapes round differently, so two scores that are closer may swap between two runs.
+    """
+    return _TIE.get(dtype, _TIE[torch.bfloat16])
 
 
 class TokenEvidence(NamedTuple):

@@ -58,22 +58,22 @@ class LogitsPipeline:
             if settings.top_p is not None and settings.top_p < 1.0:
                 self._warpers.append(TopPLogitsWarper(settings.top_p))
 
-    def __call__(self, text: Sequence[int], logits: torch.Tensor, last: torch.Tensor | None = None) -> torch.Tensor:
+    def __call__(self, text_ids: Sequence[int], logits: torch.Tensor, last: torch.Tensor | None = None) -> torch.Tensor:
         """Scores [m, vocab] for the m positions that end a text, before `warped`.
 
-        Row i of the logits [m, vocab] follows text[: len(text) - m + 1 + i], so the last row follows the whole text.
+        Row i of the logits [m, vocab] follows text_ids[: len(text_ids) - m + 1 + i]; the last follows the whole text.
         `last` is the text's last token, int64 [1] on the device, if the host has not read it (`UNREAD`).
         """
         scores = logits
         if self._history is not None:
-            self._history.follow(text, last)
+            self._history.follow(text_ids, last)
             rows = self._history.rows(len(scores))
             if self._penalty is not None:  # a token that is in the history twice is penalised once
                 # tokens without a score share a column, which is dropped
                 scores = self._penalty(rows.clamp(max=scores.shape[1]), pad(scores, (0, 1)))[:, :-1]
             if self._ngram:
                 scores = _without_repeats(scores, rows, self._ngram)
-        if self._min_new_tokens and (early := self._min_new_tokens - (len(text) - len(scores) + 1)) > 0:
+        if self._min_new_tokens and (early := self._min_new_tokens - (len(text_ids) - len(scores) + 1)) > 0:
             scores = scores.clone()
             scores[:early] = scores[:early].index_fill(1, self._end_ids, -torch.inf)  # too few tokens for an end
         return scores
@@ -92,7 +92,7 @@ class History:
     """Prompt and text of a clip on its model's device, in one tensor that is filled in place."""
 
     def __init__(self, session: Session) -> None:
-        self._session, self._text = session, list[int]()
+        self._session, self._text_ids = session, list[int]()
         self._front = session.capacity  # places before the prompt, so that a row may begin earlier than another
 
     @cached_property
@@ -103,26 +103,26 @@ class History:
             ids[self._front : self._front + len(prompt)] = torch.tensor(prompt)
             return ids.to(self._session.model.device)
 
-    def follow(self, text: Sequence[int], last: torch.Tensor | None) -> None:
-        """Replaces the text by `text`; `last`: see `LogitsPipeline`."""
-        same, start = shared_length(self._text, text), self._front + len(self._session.prompt.ids)
-        new = list(text[same:])
+    def follow(self, text_ids: Sequence[int], last: torch.Tensor | None) -> None:
+        """Replaces the text by `text_ids`; `last`: see `LogitsPipeline`."""
+        same, start = shared_length(self._text_ids, text_ids), self._front + len(self._session.prompt.ids)
+        new = list(text_ids[same:])
         read = len(new) - (last is not None)
         if read > 0:
             self._ids[start + same : start + same + read] = placed(new[:read], self._ids.device)
         if last is not None:
-            self._ids[start + len(text) - 1 : start + len(text)] = last
-        self._text[same:] = new
+            self._ids[start + len(text_ids) - 1 : start + len(text_ids)] = last
+        self._text_ids[same:] = new
 
     def fill_in(self, ids: Sequence[int]) -> None:
         """Fills in the ids of the last tokens, which the host had not read."""
-        self._text[-len(ids) :] = ids
+        self._text_ids[-len(ids) :] = ids
 
     def rows(self, count: int) -> torch.Tensor:
         """Histories int64 [count, n]: the last row is the whole one, each above has one token less and begins with
         `NO_TOKEN`.
         """
-        length = len(self._session.prompt.ids) + len(self._text)
+        length = len(self._session.prompt.ids) + len(self._text_ids)
         return self._ids[self._front - count + 1 : self._front + length].unfold(0, length, 1)
 
 

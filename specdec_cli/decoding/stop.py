@@ -1,4 +1,4 @@
-"""Where a text ends: stop rules, and repetition loops.
+"""Where a text ends: stop rules, and repetitions.
 
 Both read every prefix of the committed text, and find the shortest one that ends it, so that the text does not depend
 on how it was cut into blocks.
@@ -28,7 +28,7 @@ _SENTENCE_END: Final = re.compile(
     r"(?:[。！？!?…]|(?<=[^\W\d_]{2})\.|(?<=\d)\.(?=\s|$)|(?<=[)\]\"”’])\.)+[”’\"'）)\]]*"
 )
 _REPEATS: Final = 3  # of a run at the end of the text: lists and rhymes say things twice
-_MIN_SINGLES: Final = 4  # "哈哈哈" is speech; one token four times in a row is a loop
+_MIN_SINGLES: Final = 4  # "哈哈哈" is speech; one token four times in a row is a repetition
 
 
 def count_sentences(text: str) -> int:
@@ -47,25 +47,25 @@ class StopRules:
     kept_ids: Collection[int] = ()  # ids of the drafting model that end a kept draft; none: `stop_ids` do
 
     @property
-    def loop(self) -> LoopRule:
-        """What counts as a repetition loop, as long as none was found."""
-        return LoopRule(self.settings.loop_period)
+    def repetition_rule(self) -> RepetitionRule:
+        """What counts as a repetition, as long as none was found."""
+        return RepetitionRule(self.settings.loop_period)
 
     @cached_property
     def reads_text(self) -> bool:
         """Whether the text may end before a stop id and the length limit."""
         return bool(self.settings.stop_strings) or self.settings.sentences is not None or self.language is not None
 
-    def first_stop(self, text: Sequence[int], start: int, *, kept: bool = False) -> tuple[int, FinishReason] | None:
-        """Length of the shortest prefix of `text`, longer than `start`, that ends it, and why; None to go on.
+    def first_stop(self, text_ids: Sequence[int], start: int, *, kept: bool = False) -> tuple[int, FinishReason] | None:
+        """Length of the shortest prefix of `text_ids`, longer than `start`, that ends it, and why; None to go on.
 
         `kept`: the tokens after `start` are a draft that is not verified.
         """
         most, stop_ids = self.settings.max_new_tokens, (kept and self.kept_ids) or self.stop_ids
-        for length in range(start + 1, len(text) + 1):
-            if text[length - 1] in stop_ids:
+        for length in range(start + 1, len(text_ids) + 1):
+            if text_ids[length - 1] in stop_ids:
                 return length, "eos"
-            if self.reads_text and (reason := self._reason(self.decode(text[:length]))):
+            if self.reads_text and (reason := self._reason(self.decode(text_ids[:length]))):
                 return length, reason
             if length >= most:
                 return length, "max_tokens"
@@ -79,31 +79,31 @@ class StopRules:
             return "sentences"
         return "closing" if self.language is not None and description_end(written) is not None else None
 
-    def fault(self, text: Sequence[int], block: Sequence[int]) -> Reason | None:
-        """The fault that `block` adds to `text`: `refusal` or `language`; None if it adds none, or `text` has one."""
-        if self.language is None or fault_of(self.decode(text), self.language) is not None:
+    def fault(self, text_ids: Sequence[int], block_ids: Sequence[int]) -> Reason | None:
+        """The fault that `block_ids` add to a text: `refusal` or `language`; None: none, or the text has one."""
+        if self.language is None or fault_of(self.decode(text_ids), self.language) is not None:
             return None
-        return fault_of(self.decode([*text, *block]), self.language)
+        return fault_of(self.decode([*text_ids, *block_ids]), self.language)
 
 
 @dataclass(frozen=True, slots=True)
-class LoopRule:
-    """What counts as a loop: a short unit three times in a row at the end of a text, or one token four times."""
+class RepetitionRule:
+    """What counts as a repetition: a short unit three times in a row at the end of a text, or one token four times."""
 
     period: int  # longest unit, tokens; 0: no detection
 
-    def widened(self, loops: int) -> LoopRule:
-        """The rule after `loops` loops that the edge left: longer units count as loops, too."""
-        return LoopRule(self.period * max(_REPEATS * loops, 1))
+    def widened(self, left: int) -> RepetitionRule:
+        """The rule after the edge has left `left` repetitions: longer units count, too."""
+        return RepetitionRule(self.period * max(_REPEATS * left, 1))
 
     def end(self, ids: Sequence[int], start: int) -> int | None:
-        """Length of the shortest prefix of `ids`, longer than `start`, that ends in a loop; None if there is none."""
+        """Length of the shortest prefix of `ids`, longer than `start`, that ends in a repetition; None: none does."""
         if self.period < 1:
             return None
-        return next((end for end in range(start + 1, len(ids) + 1) if self._loops(ids, end)), None)
+        return next((end for end in range(start + 1, len(ids) + 1) if self._repeats(ids, end)), None)
 
-    def _loops(self, ids: Sequence[int], end: int) -> bool:
-        """Whether the first `end` of `ids` end in a loop."""
+    def _repeats(self, ids: Sequence[int], end: int) -> bool:
+        """Whether the first `end` of `ids` end in a repetition."""
         if ids[end - 1] not in ids[max(end - 1 - self.period, 0) : end - 1]:
             return False  # nearly always: the last token is not among those of a period before it
         for unit in range(1, self.period + 1):
@@ -114,48 +114,48 @@ class LoopRule:
 
 
 class TextEnd:
-    """The end of one clip's text: by its stop rules, or by a repetition loop that no model leaves."""
+    """The end of one clip's text: by its stop rules, or by a repetition that no model leaves."""
 
     def __init__(self, rules: StopRules) -> None:
         self._rules = rules
-        self._loops = 0  # loops that were left, or that the edge is about to leave
-        self.loop_was_verified = False  # whether the cloud has confirmed the loop at the end of the text
+        self._left = 0  # repetitions that were left, or that the edge is about to leave
+        self.repetition_was_verified = False  # whether the cloud has confirmed the repetition at the end of the text
 
     @property
-    def loop_rule(self) -> LoopRule:
-        """What counts as a loop after those that were left."""
-        return self._rules.loop.widened(self._loops)
+    def repetition_rule(self) -> RepetitionRule:
+        """What counts as a repetition after those that were left."""
+        return self._rules.repetition_rule.widened(self._left)
 
-    def loops(self, text: Sequence[int], start: int) -> bool:
-        """Whether a prefix of `text`, longer than `start`, ends in a loop."""
-        return self.loop_rule.end(text, start) is not None
+    def repeats(self, text_ids: Sequence[int], start: int) -> bool:
+        """Whether a prefix of `text_ids`, longer than `start`, ends in a repetition."""
+        return self.repetition_rule.end(text_ids, start) is not None
 
-    def reached(self, text: Sequence[int], kept: bool, state: GateState) -> bool:
+    def reached(self, text_ids: Sequence[int], kept: bool, state: GateState) -> bool:
         """Whether the text ends with the last token of the drafted block so far, whose evidence `state` holds.
 
         `kept`: the draft may be kept without a verdict.
         """
-        drafted = (*text, *(token.id for token in state.evidence))
+        drafted = (*text_ids, *(token.id for token in state.evidence))
         return self._rules.first_stop(drafted, len(drafted) - 1, kept=kept) is not None
 
     def leave(self) -> None:
-        """Counts a loop that the edge may leave."""
-        self._loops += 1
+        """Counts a repetition that the edge may leave."""
+        self._left += 1
 
-    def of(
-        self, text: Sequence[int], start: int, *, verified: bool, may_leave: bool
+    def find(
+        self, text_ids: Sequence[int], start: int, *, verified: bool, may_leave: bool
     ) -> tuple[int, FinishReason | None]:
-        """How many tokens of `text` are committed, at least one after `start`, and why the text ends there, if it does.
+        """How many of `text_ids` are committed, at least one after `start`, and why the text ends there, if it does.
 
-        A loop that the cloud has `verified` does not end the text at once if the edge `may_leave` it.
+        A repetition that the cloud has `verified` does not end the text at once if the edge `may_leave` it.
         """
-        end, finish = self._rules.first_stop(text, start, kept=not verified) or (len(text), None)
-        looped = self.loop_rule.end(text[:end], start)
-        if looped is None or (finish and looped == end):
-            self.loop_was_verified = False
+        end, finish = self._rules.first_stop(text_ids, start, kept=not verified) or (len(text_ids), None)
+        repeated = self.repetition_rule.end(text_ids[:end], start)
+        if repeated is None or (finish and repeated == end):
+            self.repetition_was_verified = False
             return end, finish
-        if may_leave and verified and not self.loop_was_verified:
-            self.loop_was_verified = True
-            self._loops += 1
-            return looped, None
-        return looped, "loop"
+        if may_leave and verified and not self.repetition_was_verified:
+            self.repetition_was_verified = True
+            self._left += 1
+            return repeated, None
+        return repeated, "loop"

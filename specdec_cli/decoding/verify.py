@@ -13,9 +13,8 @@ from specdec_cli.config.decoding_schema import AcceptanceRules
 from specdec_cli.decoding.accept import Synonyms, accept_block, speculative_sampling
 from specdec_cli.decoding.block import Draft, Verdict
 from specdec_cli.decoding.next_scores import NextScores
-from specdec_cli.decoding.rows import RowFigures, named
+from specdec_cli.decoding.rows import RowFigures, named, tie_tolerance
 from specdec_cli.decoding.scores import draw, generator_for, placed
-from specdec_cli.models.selftest import tie_tolerance
 from specdec_cli.models.session import Session
 from specdec_cli.types import AcceptanceName, ModelWork
 
@@ -54,10 +53,10 @@ class LocalVerifier:
         return self.rules.in_force(sampling=self.next_scores.pipeline.settings.sampling)
 
     @torch.inference_mode()
-    def verify(self, text: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
+    def verify(self, text_ids: Sequence[int], draft: Draft, run_on: int = 0) -> Verdict:
         started_ms, passes = self.next_scores.clock_ms, self.session.work.encoder_passes
         tolerance = tie_tolerance(self.session.model.dtype)
-        proposed, draws = [*text, *draft.ids], draws_at(self.next_scores.pipeline.settings.seed, len(text))
+        proposed, draws = [*text_ids, *draft.ids], draws_at(self.next_scores.pipeline.settings.seed, len(text_ids))
         scores = self.next_scores.after(proposed, len(draft.ids) + 1, guesses=run_on > 0)
         self.next_scores.tail = proposed
         rows = self._rows(scores, draft.ids)
@@ -67,18 +66,18 @@ class LocalVerifier:
             accepted = accept_block(self.rules, self._rule, rows[:-1], self.synonyms)
             token = self._own(scores[accepted], rows[accepted], draws)
         decided = rows[: accepted + 1]  # no text needs the others
-        written = [*proposed[: len(text) + accepted], token]
+        written = [*proposed[: len(text_ids) + accepted], token]
         verified = len(written)
         longest = min(verified + run_on, self.most)
-        if not self.next_scores.stop_ids.isdisjoint(written[len(text) :]):
+        if not self.next_scores.stop_ids.isdisjoint(written[len(text_ids) :]):
             longest = verified
         while len(written) < longest and written[-1] not in self.next_scores.stop_ids:
             scores = self.next_scores.after(written)
             decided += self._rows(scores, ())
             written.append(self._own(scores[0], decided[-1], draws))
-        ended = accepted > 0 and proposed[len(text) + accepted - 1] in self.next_scores.stop_ids
+        ended = accepted > 0 and proposed[len(text_ids) + accepted - 1] in self.next_scores.stop_ids
         self.next_scores.require_finite(decided[:accepted] if ended else decided)
-        instead = self.next_scores.banned(len(text), len(written))
+        instead = self.next_scores.banned(len(text_ids), len(written))
         self.next_scores.drop_before(written)
         return Verdict(
             accepted,

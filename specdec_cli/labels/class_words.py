@@ -119,27 +119,27 @@ class ClassWords:
             return "\ufffd" in text  # part of a character
         return any(known.has(last) for known in self._units.values())
 
-    def _labels(self, text: tuple[int, ...], language: Language) -> Mapping[str, str | None]:
+    def _labels(self, text_ids: tuple[int, ...], language: Language) -> Mapping[str, str | None]:
         """The class that a text names for every attribute."""
-        return self._lexicon.labels(self._decode(text), language)
+        return self._lexicon.labels(self._decode(text_ids), language)
 
-    def _read(self, text: tuple[int, ...], language: Language) -> _Written:
+    def _read(self, text_ids: tuple[int, ...], language: Language) -> _Written:
         """A text in units, with its language."""
-        written = self._decode(text)
+        written = self._decode(text_ids)
         row = units(written)
         start = max((at + 1 for at, unit in enumerate(row) if unit in ENDS), default=0)
         return _Written(row, start, self._lexicon.language_of(written, language))
 
-    def _naming(self, text: tuple[int, ...], token: int, language: Language) -> Naming:
+    def _naming(self, text_ids: tuple[int, ...], token: int, language: Language) -> Naming:
         """What a text may come to name with one more token.
 
         Empty if the token adds nothing to what the text began to name; if a phrase that it ends or begins may mean
         something of another kind; and for tokens inside a Latin word and in quoted speech.
         """
-        longer = self._decode((*text, token))
+        longer = self._decode((*text_ids, token))
         if longer.count('"') % 2 or longer.count("“") > longer.count("”"):
             return _NOTHING
-        (before, start, own), every = self._written(text, language), units(longer)
+        (before, start, own), every = self._written(text_ids, language), units(longer)
         row = _without_end(every, len(before) + 1)
         marked = len(row) < len(every)
         if len(row) <= len(before) or row[: len(before)] != before:

@@ -56,8 +56,8 @@ class Grounding:
         """The claims of a caption about the sound, with the figures."""
         return self.lexicon.claims(self.labels(caption), self.measured)
 
-    def banned(self, text: Sequence[int], likeliest: Candidates) -> frozenset[int]:
-        """Which of the likeliest tokens after `text` the sound bans.
+    def banned(self, text_ids: Sequence[int], likeliest: Candidates) -> frozenset[int]:
+        """Which of the likeliest tokens after `text_ids` the sound bans.
 
         A token is banned if all classes that it may come to name are new to the text and contradict the sound, and if
         there is a replacement: a token of a probability of at least `LEAST_FITTING` that can only name classes of the
@@ -65,32 +65,34 @@ class Grounding:
         """
         if (words := self.words) is None:
             return NOTHING
-        text, naming = tuple(text), [(id_, p) for id_, p in likeliest if words.touches(id_)]
-        likely = (self._judged(words, text, id_) for id_, p in naming if p >= LEAST_FITTING)
+        text_ids, naming = tuple(text_ids), [(id_, p) for id_, p in likeliest if words.touches(id_)]
+        likely = (self._judged(words, text_ids, id_) for id_, p in naming if p >= LEAST_FITTING)
         answers = [attributes for attributes, allowed, _ in likely if allowed]
         if not answers:
             return NOTHING
-        judged = ((id_, *self._judged(words, text, id_)) for id_, _ in naming)
+        judged = ((id_, *self._judged(words, text_ids, id_)) for id_, _ in naming)
         return frozenset(
             id_
             for id_, attributes, allowed, new in judged
             if new and allowed is False and any(answer <= attributes for answer in answers)
         )
 
-    def contradicts(self, text: Sequence[int], token: int) -> bool:
-        """Whether the sound bans a token after `text` if there is a replacement of any probability."""
+    def contradicts(self, text_ids: Sequence[int], token: int) -> bool:
+        """Whether the sound bans a token after `text_ids` if there is a replacement of any probability."""
         if self.words is None or not self.words.touches(token):
             return False
-        _, allowed, is_new = self._judged(self.words, tuple(text), token)
+        _, allowed, is_new = self._judged(self.words, tuple(text_ids), token)
         return is_new and allowed is False
 
-    def _judged(self, words: ClassWords, text: tuple[int, ...], token: int) -> tuple[frozenset[str], bool | None, bool]:
+    def _judged(
+        self, words: ClassWords, text_ids: tuple[int, ...], token: int
+    ) -> tuple[frozenset[str], bool | None, bool]:
         """Of the classes that a token may come to name: their attributes, whether the sound allows them, and whether
         the text has not named one of them. None: the sound allows some, or that is not known.
         """
-        if not (named := words.naming(text, token, self.language)):
+        if not (named := words.naming(text_ids, token, self.language)):
             return frozenset(), None, False
-        labels = words.labels(text, self.language)
+        labels = words.labels(text_ids, self.language)
         classes = [(name, class_) for name, class_, sure in named if sure or labels[name] is None]
         allowed = {self.lexicon.allows(name, class_, labels, self.measured) for name, class_ in classes}
         return (

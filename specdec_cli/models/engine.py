@@ -57,9 +57,9 @@ class _JointSession(Session):
         super().__init__(model, prompt, capacity, vocab_size)
         self._engine = engine
 
-    def logits(self, text: Sequence[int], positions: int = 1) -> torch.Tensor:
+    def logits(self, text_ids: Sequence[int], positions: int = 1) -> torch.Tensor:
         """See the base class."""
-        return self._engine.logits(self, text, positions)
+        return self._engine.logits(self, text_ids, positions)
 
 
 class Engine(AbstractContextManager["Engine"]):
@@ -132,12 +132,12 @@ class Engine(AbstractContextManager["Engine"]):
             job.future.set_exception(_shut_down())
         self._waiting.clear()
 
-    def logits(self, session: Session, text: Sequence[int], positions: int) -> torch.Tensor:
+    def logits(self, session: Session, text_ids: Sequence[int], positions: int) -> torch.Tensor:
         """See `Session.logits`; blocks until the scores are there."""
-        if not session.is_read or not text:
+        if not session.is_read or not text_ids:
             with self.encoder_turn():
-                return Session.logits(session, text, positions)
-        job = _Job((session, tuple(text), positions), getattr(self._local, "counted", False))
+                return Session.logits(session, text_ids, positions)
+        job = _Job((session, tuple(text_ids), positions), getattr(self._local, "counted", False))
         with self._lock:
             if self._closed:
                 raise _shut_down()
@@ -205,9 +205,9 @@ def _forward(wanted: Sequence[_Wanted]) -> list[_Scores]:
         except Exception as error:
             _log.warning("%d clips could not share a forward, trying them one by one: %s", len(wanted), error)
     found: list[_Scores] = []
-    for session, text, positions in wanted:
+    for session, text_ids, positions in wanted:
         try:
-            found.append(Session.logits(session, text, positions))
+            found.append(Session.logits(session, text_ids, positions))
         except BaseException as error:
             found.append(error)
     return found
@@ -221,7 +221,7 @@ def forward_together(wanted: Sequence[_Wanted]) -> list[_Scores]:
     fails, in the forward or after it, the error is raised and every clip is as it was.
     """
     model = wanted[0][0].model
-    feeds = [session.align(text, positions) for session, text, positions in wanted]
+    feeds = [session.align(text_ids, positions) for session, text_ids, positions in wanted]
     caches = [session.cache for session, *_ in wanted if session.cache is not None]
     if len(caches) < len(wanted) or not all(feeds):
         raise DecodingError("a clip's prompt has to be fed again, which no joint forward does")
@@ -237,8 +237,8 @@ def forward_together(wanted: Sequence[_Wanted]) -> list[_Scores]:
         model.synchronize()
         ms = (time.perf_counter() - started) * 1e3 / sum(map(len, feeds))
         found: list[_Scores] = [
-            session.vocabulary_rows(part, positions, len(text))
-            for (session, text, positions), part in zip(wanted, parts, strict=True)
+            session.vocabulary_rows(part, positions, len(text_ids))
+            for (session, text_ids, positions), part in zip(wanted, parts, strict=True)
         ]
     except BaseException:
         for cache, start in zip(caches, starts, strict=True):

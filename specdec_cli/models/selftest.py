@@ -30,7 +30,6 @@ TOLERANCE: Final = {torch.float32: 1e-3, torch.float16: 0.5, torch.bfloat16: 0.5
 
 Rounding gives up to 7e-5 in float32 and 0.16 in bfloat16; a rollback that is off by one token differs by more than 1.
 """
-_TIE: Final = {torch.float32: 2e-4, torch.float16: 0.01, torch.bfloat16: 0.08}
 _LENGTH: Final = 6  # tokens of the test text that are scored
 _LONGEST: Final = 8192  # sliding window that is filled
 _OPENING: Final = 9  # ids at the end of a prompt, where a template may write the beginning of the answer
@@ -38,14 +37,6 @@ _VERSION: Final = 8  # of the test
 _PASSED: Final = "passed"
 _ALONE: Final = "clips of a batch step one by one"
 _WITHOUT_GRAPHS: Final = "without graphs"
-
-
-def tie_tolerance(dtype: torch.dtype) -> float:
-    """The difference below which two scores are a near tie, as a share of their row's standard deviation.
-
-    Kernels of different shapes round differently, so two scores that are closer may swap between two runs.
-    """
-    return _TIE.get(dtype, _TIE[torch.bfloat16])
 
 
 def self_test(model: AudioLM) -> None:
@@ -85,12 +76,12 @@ def _failed(model: AudioLM, why: str) -> CheckpointError:
 def _test(model: AudioLM) -> list[str]:
     """Runs the comparisons; returns their results as phrases."""
     slots, model.slots = model.slots, None
-    prompt, text = _prompt(model, 1.0), _text(model)
+    prompt, text_ids = _prompt(model, 1.0), _text_ids(model)
     allowed = TOLERANCE.get(model.dtype, TOLERANCE[torch.bfloat16])
-    whole = Session(model, prompt, 2 * len(text)).logits(text, _LENGTH + 1)
+    whole = Session(model, prompt, 2 * len(text_ids)).logits(text_ids, _LENGTH + 1)
     if not whole.amax(dim=-1).isfinite().all():  # the comparisons leave such scores out
         raise _failed(model, "its scores are not finite")
-    session = _compare_steps(model, prompt, text, whole, allowed)
+    session = _compare_steps(model, prompt, text_ids, whole, allowed)
     opening = [*prompt.ids[-_OPENING:], int(session.logits(()).argmax())]
     if "<think>" in model.processor.tokenizer.decode(opening):
         raise CheckpointError(
@@ -100,7 +91,7 @@ def _test(model: AudioLM) -> list[str]:
     found = [_PASSED]
     if model.joins:
         try:
-            _compare_joint(session, text, whole, allowed)
+            _compare_joint(session, text_ids, whole, allowed)
         except Exception as error:  # a module may refuse the mask or the cache in any way
             _log.warning("clips cannot share a forward of %s: %s", model.name, first_line(error))
             found.append(_ALONE)
@@ -108,17 +99,19 @@ def _test(model: AudioLM) -> list[str]:
     model.record_graphs()
     if model.slots is not None:
         try:
-            _compare_steps(model, prompt, text, whole, allowed)
+            _compare_steps(model, prompt, text_ids, whole, allowed)
         except Exception as error:  # as above
             _log.warning("%s runs without graphs: %s", model.name, first_line(error))
             found.append(_WITHOUT_GRAPHS)
     return found
 
 
-def _compare_steps(model: AudioLM, prompt: Prompt, text: Sequence[int], whole: torch.Tensor, allowed: float) -> Session:
+def _compare_steps(
+    model: AudioLM, prompt: Prompt, text_ids: Sequence[int], whole: torch.Tensor, allowed: float
+) -> Session:
     """Raises CheckpointError if steps, with rejected drafts in between, score otherwise than one pass."""
-    session = Session(model, prompt, 2 * len(text))
-    base, end = list(text[:-_LENGTH]), list(text[-_LENGTH:])
+    session = Session(model, prompt, 2 * len(text_ids))
+    base, end = list(text_ids[:-_LENGTH]), list(text_ids[-_LENGTH:])
     wrong = [end[-1], *end]
     session.prefill()
     if (passes := session.work.encoder_passes) != 1:
@@ -126,16 +119,16 @@ def _compare_steps(model: AudioLM, prompt: Prompt, text: Sequence[int], whole: t
     session.logits([*base, *wrong], 3)  # a draft that is rejected at once
     stepped = [session.logits([*base, *end[:at]], 1) for at in range(3)]
     session.logits([*base, *end[:3], *wrong[:2]], 2)
-    _compare(model, [*stepped, session.logits(text, _LENGTH - 2)], whole, allowed)
+    _compare(model, [*stepped, session.logits(text_ids, _LENGTH - 2)], whole, allowed)
     return session
 
 
-def _compare_joint(session: Session, text: Sequence[int], whole: torch.Tensor, allowed: float) -> None:
+def _compare_joint(session: Session, text_ids: Sequence[int], whole: torch.Tensor, allowed: float) -> None:
     """Raises CheckpointError if two clips score otherwise in joint forwards. The first one's scores are `whole`."""
     other = Session(session.model, _prompt(session.model, 0.5), 2 * _LENGTH)
-    alone = other.logits(text[:4], 2)
-    found = forward_together([(session, text[:2], 2), (other, text[:3], 1)])
-    found += forward_together([(other, text[:4], 1), (session, text, 2)])
+    alone = other.logits(text_ids[:4], 2)
+    found = forward_together([(session, text_ids[:2], 2), (other, text_ids[:3], 1)])
+    found += forward_together([(other, text_ids[:4], 1), (session, text_ids, 2)])
     _compare(session.model, found, torch.cat([whole[1:3], alone, whole[-2:]]), allowed)
 
 
@@ -154,7 +147,7 @@ def _prompt(model: AudioLM, seconds: float) -> Prompt:
     return model.processor.prompt(test_sound(seconds, model.processor.sampling_rate), "How?")
 
 
-def _text(model: AudioLM) -> list[int]:
+def _text_ids(model: AudioLM) -> list[int]:
     """Ids spread over the vocabulary. There are enough to fill a sliding window before the last few."""
     processor = model.processor
     barred = {*processor.banned_ids, *processor.eos_ids}

@@ -62,17 +62,17 @@ class Session:
         banned = [id_ for id_ in self.model.processor.banned_ids if id_ < self.vocab_size]
         return torch.tensor(banned, dtype=torch.long, device=self.model.device)
 
-    def logits(self, text: Sequence[int], positions: int = 1) -> torch.Tensor:
-        """Scores what follows the last `positions` (1 to len(text) + 1) prefixes of prompt + text, drafts included.
+    def logits(self, text_ids: Sequence[int], positions: int = 1) -> torch.Tensor:
+        """Scores what follows the last `positions` (1 to len(text_ids) + 1) prefixes of prompt + text, drafts included.
 
         The forward reads prompt and audio, too, if they are not cached. Returns float32 [positions, vocab_size] raw
-        logits, placeholders at -inf; row i is the distribution after text[: len(text) - positions + 1 + i]. On a GPU
-        they may not have been computed yet; whoever reads them checks that they are finite.
+        logits, placeholders at -inf; row i is the distribution after text_ids[: len(text_ids) - positions + 1 + i]. On
+        a GPU they may not have been computed yet; whoever reads them checks that they are finite.
         """
         if not torch.is_inference_mode_enabled():  # the loop enters it once a block: for one token it costs too much
             with torch.inference_mode():
-                return Session.logits(self, text, positions)
-        lacking = self.align(text, positions)
+                return Session.logits(self, text_ids, positions)
+        lacking = self.align(text_ids, positions)
         reading, start = self.cache is None, self.length
         if not lacking and not reading:
             return self._with_prompt_row(None)
@@ -91,14 +91,14 @@ class Session:
         except BaseException:
             self.close()  # some layers may be ahead of others
             raise
-        ended, rows = time.perf_counter(), self.vocabulary_rows(logits, positions, len(text))
+        ended, rows = time.perf_counter(), self.vocabulary_rows(logits, positions, len(text_ids))
         if reading and not cache.is_croppable:
             raise CheckpointError(
                 f"{self.model.name} keeps a recurrent state, which cannot be rolled back after a rejected draft",
                 hint="Use a model whose layers are all attention.",
             )
         self.account(len(lacking), (ended - started) * 1e3 - encoder_ms, encoder_ms, passes)
-        if reading and positions > len(text):
+        if reading and positions > len(text_ids):
             self._after_prompt = rows[:1].clone()
         self.cache = cache  # last, see `is_read`
         return rows
@@ -131,19 +131,19 @@ class Session:
         """Drops the cache, and with it the clip's slot. The next scores would read the prompt again."""
         self.cache = None
 
-    def align(self, text: Sequence[int], positions: int) -> list[int]:
-        """Crops the cache to what it shares with `text`; returns the text tokens that it lacks for these scores."""
+    def align(self, text_ids: Sequence[int], positions: int) -> list[int]:
+        """Crops the cache to what it shares with `text_ids`; returns the text tokens that it lacks for these scores."""
         if self.cache is None:
             self.fed = []
-            return list(text)
-        if positions > len(text) and self._after_prompt is None:
+            return list(text_ids)
+        if positions > len(text_ids) and self._after_prompt is None:
             self.cache, self.fed = None, []  # the row after the prompt is requested, and was not kept
-            return list(text)
-        keep = min(shared_length(self.fed, text), max(len(text) - positions, 0))
+            return list(text_ids)
+        keep = min(shared_length(self.fed, text_ids), max(len(text_ids) - positions, 0))
         if keep < len(self.fed):
             self.cache.crop(keep - len(self.fed))
             del self.fed[keep:]
-        return list(text[keep:])
+        return list(text_ids[keep:])
 
     def vocabulary_rows(self, logits: torch.Tensor, positions: int, text_length: int) -> torch.Tensor:
         """The last `positions` rows of a forward's logits [m, rows], cut to the vocabulary."""
@@ -175,9 +175,9 @@ class Session:
         return self._after_prompt.clone() if rows is None else torch.cat((self._after_prompt, rows))
 
 
-def shared_length(known: list[int], text: Sequence[int]) -> int:
+def shared_length(known: list[int], text_ids: Sequence[int]) -> int:
     """How many tokens two texts share from their beginning."""
-    most = min(len(known), len(text))
-    if known[:most] == list(text[:most]):
+    most = min(len(known), len(text_ids))
+    if known[:most] == list(text_ids[:most]):
         return most
-    return next(at for at in range(most) if known[at] != text[at])
+    return next(at for at in range(most) if known[at] != text_ids[at])

@@ -31,9 +31,9 @@ class HeldClip:
     def write(self, block: wire.BlockRequest, verdict: Verdict) -> None:
         """Replaces the text by that after a verdict."""
         own = self.written[1][: len(block.text)]
-        text = (*block.text, *block.draft[: verdict.accepted], verdict.token, *verdict.run_on)
+        text_ids = (*block.text, *block.draft[: verdict.accepted], verdict.token, *verdict.run_on)
         given = (*own, *(False for _ in block.text[len(own) :]))
-        self.written = text, (*given, *(True for _ in text[len(given) :]))
+        self.written = text_ids, (*given, *(True for _ in text_ids[len(given) :]))
 
     def learn(self) -> None:
         """Adds the text to the guesses of later clips."""

@@ -24,8 +24,8 @@ _MODEL: Final = tuple(ModelInfo.model_fields)
 _NOT_COMPARED: Final = frozenset({"style", SUGGESTED, "guess_tokens", "fallback"})
 
 
-class SoundRules(Protocol):
-    """What the sound bans by: a lexicon."""
+class BanRules(Protocol):
+    """What the sound bans by: a `labels.Lexicon`."""
 
     @property
     def digest(self) -> str: ...
@@ -49,11 +49,11 @@ class SharedFields:
     unanswered: tuple[str, ...] = ()  # reasons why servers did not answer when they were first called
 
     @classmethod
-    def of(cls, config: Config, lexicon: SoundRules) -> SharedFields:
+    def of(cls, config: Config, lexicon: BanRules) -> SharedFields:
         """Those that are known before the models are; `lexicon` and errors as in `recorded_settings`."""
         return cls(config, config.prompt.language, config.instruction(), recorded_settings(config, lexicon))
 
-    def with_lexicon(self, lexicon: SoundRules) -> SharedFields:
+    def with_lexicon(self, lexicon: BanRules) -> SharedFields:
         """The same with another lexicon."""
         return replace(self, settings={**self.settings, **sound_settings(self.config, lexicon)})
 
@@ -151,7 +151,7 @@ class SharedFields:
         yield from differing(head.settings, self.settings, but=_NOT_COMPARED)
 
 
-def recorded_settings(config: Config, lexicon: SoundRules | None = None) -> dict[str, object]:
+def recorded_settings(config: Config, lexicon: BanRules | None = None) -> dict[str, object]:
     """Every setting that shapes a caption; `lexicon` says what the sound bans, None: that is left out.
 
     Raises ConfigError if it has no limits for an attribute in `decoding.sound`.
@@ -182,7 +182,7 @@ def recorded_settings(config: Config, lexicon: SoundRules | None = None) -> dict
     }
 
 
-def sound_settings(config: Config, lexicon: SoundRules) -> dict[str, object]:
+def sound_settings(config: Config, lexicon: BanRules) -> dict[str, object]:
     """The attributes whose classes the sound decides, and the digest of the lexicon by which it does."""
     sound = lexicon.limited(config.decoding.sound)
     return {"sound": list(sound) or None, "lexicon": lexicon.digest if sound else None}

@@ -16,10 +16,10 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
 from specdec_cli.decoding.draft import LocalDrafter
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.loop import CloudPrefill, Loop
+from specdec_cli.decoding.loop import Loop, PrefillAhead
 from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.decoding.pair import Pair
-from specdec_cli.decoding.remote import MeasuredSound
+from specdec_cli.decoding.remote import ClipGrounding
 from specdec_cli.decoding.rows import CANDIDATES, Groups, RowFigures, TokenEvidence
 from specdec_cli.decoding.stop import StopRules
 from specdec_cli.decoding.verify import LocalVerifier
@@ -105,13 +105,13 @@ def record_tracks(
     edge_prompt: Prompt | None,
     cloud_prompt: Callable[[], Prompt] | None,
     groups: Groups,
-    sound: MeasuredSound | None = None,
+    grounding: ClipGrounding | None = None,
 ) -> tuple[Track, Track]:
     """The edge's and the cloud's text of a clip, each scored by both models at every position.
 
     Each model encodes the clip once. The cloud's text is the one that it writes alone. The scores of the other model
     along a text take one more pass. Mode, gate and acceptance rule of `config` are ignored: the rule is greedy.
-    `groups` are those of the gate class-entropy. `sound` bans tokens of both models.
+    `groups` are those of the gate class-entropy. `grounding` bans tokens of both models.
     """
     edge_ids, cloud_ids = pair.ends("hybrid")  # those of hybrid mode, in which the recordings are replayed
     settings = config.decoding.model_copy(update={"mode": "lossless", "cloud_prefill": "lazy", "acceptance": None})
@@ -119,30 +119,32 @@ def record_tracks(
     stop = StopRules(settings, cloud_ids, pair.processor.text, language, edge_ids)
     assert edge_prompt is not None and cloud_prompt is not None  # noqa: PT018  # both models take part
     lossless = config.model_copy(update={"decoding": settings})
-    next_scores = partial(pair.next_scores, lossless, banned=None if sound is None else sound.banned)
+    next_scores = partial(pair.next_scores, lossless, bans=None if grounding is None else grounding.banned)
     drafter = LocalDrafter(next_scores("edge", edge_prompt, edge_ids))
     verifier = LocalVerifier(
         lambda: next_scores("cloud", cloud_prompt(), cloud_ids), lossless.decoding.rules, settings.max_new_tokens
     )
     gate = Gate("always")
-    loop = Loop(drafter, verifier, gate, stop, settings, CloudPrefill("lazy"))
+    loop = Loop(drafter, verifier, gate, stop, settings, PrefillAhead("lazy"))
     for _ in loop.events():
         interrupts.check()
     drafted = drafter.propose((), settings.max_new_tokens, Gate("never").open()).ids
     end = stop.first_stop(drafted, 0, kept=True)
     edge_text = drafted if end is None else drafted[: end[0]]
-    return _track(edge_text, drafter, verifier, groups), _track(loop.text, drafter, verifier, groups)
+    return _track(edge_text, drafter, verifier, groups), _track(loop.text_ids, drafter, verifier, groups)
 
 
-def _track(text: Sequence[int], edge: LocalDrafter, cloud: LocalVerifier, groups: Groups) -> Track:
+def _track(text_ids: Sequence[int], edge: LocalDrafter, cloud: LocalVerifier, groups: Groups) -> Track:
     """The track of a text, by one more pass of each model, which gives processed scores [n, vocab]."""
-    edge_rows, cloud_rows = (_rows(text, edge.next_scores, groups), _rows(text, cloud.next_scores, None))
+    edge_rows, cloud_rows = (_rows(text_ids, edge.next_scores, groups), _rows(text_ids, cloud.next_scores, None))
     evidence, target = map(TokenEvidence.of, edge_rows), (row.id for row in cloud_rows)
-    return Track(ids=tuple(text), edge=tuple(evidence), target=tuple(target))
+    return Track(ids=tuple(text_ids), edge=tuple(evidence), target=tuple(target))
 
 
-def _rows(text: Sequence[int], scores: NextScores, groups: Groups | None) -> list[RowFigures]:
-    rows = scores.figures(scores.after(text[:-1], len(text), guesses=False), CANDIDATES, doubt=True, groups=groups)
+def _rows(text_ids: Sequence[int], scores: NextScores, groups: Groups | None) -> list[RowFigures]:
+    rows = scores.figures(
+        scores.after(text_ids[:-1], len(text_ids), guesses=False), CANDIDATES, doubt=True, groups=groups
+    )
     scores.require_finite(rows)
     return rows
 

@@ -34,7 +34,7 @@ class Answering:
         config: Any = SimpleNamespace(decoding=decoding)
         prompt: Any = None
         self._rows, self.work, self.asked = logits, ModelWork(), list[tuple[int, int]]()
-        self.clip = RemoteClip(lambda: prompt, config, VOCAB, (), synonyms=SYNONYMS, sound=sound)
+        self.clip = RemoteClip(lambda: prompt, config, VOCAB, (), synonyms=SYNONYMS, grounding=sound)
         self.call = SimpleNamespace(traffic=Traffic(), within_deadline=nullcontext)
         self.server: Any = SimpleNamespace(processor=SimpleNamespace(banned_ids=banned), vocab_size=VOCAB)
 

@@ -111,7 +111,7 @@ def test_lossless_promises_the_clouds_text_and_fails_without_it(error, prefill):
     with pytest.raises(type(error), match=str(error)):
         list(loop.events())
     assert verifier.closed == 1
-    assert loop.text
+    assert loop.text_ids
 
 
 def test_another_error_ends_a_clip_that_may_degrade():

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from specdec_cli.decoding.stop import LoopRule
+from specdec_cli.decoding.stop import RepetitionRule
 from tests.laws.cases import collect
 from tests.laws.tolerance import cases
 from tests.table import TableModel, certain, spelled, table_loop
 
-RULE = LoopRule(8)
+RULE = RepetitionRule(8)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_the_first_looping_prefix_is_found_whatever_the_block():
     ids = [1, 2, 3, 2, 3, 2, 3, 2, 3]
     assert [RULE.end(ids, start) for start in (0, 6, 7)] == [7, 7, 8]
     assert RULE.end([1, 2, 3], 0) is None
-    assert LoopRule(0).end(ids, 0) is None
+    assert RepetitionRule(0).end(ids, 0) is None
 
 
 def test_the_edge_alone_breaks_out_by_sampling():

@@ -47,7 +47,7 @@ def waits(monkeypatch: pytest.MonkeyPatch, *, listens: bool, **settings: float) 
     speaker = captioner(decoding__mode="lossless", **{f"decoding__{name}": value for name, value in given.items()})
     run = speaker.run_samples(voice(3), RATE, name="voice")
     assert run.prompts is not None
-    loop = speaker.pair.loop(speaker.config, run.prompts, speaker.gate, sound=run.grounding if listens else None)
+    loop = speaker.pair.loop(speaker.config, run.prompts, speaker.gate, grounding=run.grounding if listens else None)
     with counted() as calls:
         *_, finished = loop.events()
     assert isinstance(finished, Finished)

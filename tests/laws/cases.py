@@ -19,7 +19,7 @@ from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.decoding.rows import Groups
-from specdec_cli.decoding.stop import LoopRule
+from specdec_cli.decoding.stop import RepetitionRule
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.class_words import class_words
 from specdec_cli.labels.grounding import Grounding
@@ -116,7 +116,7 @@ class Case:
     def loop(self, engine: Engine | None = None) -> Loop:
         """A fresh loop over the clip."""
         prompts, sound = (self.edge_prompt, lambda: self.cloud_prompt), self.grounding
-        return self.pair.loop(self.config, prompts, self.gate, engine=engine, synonyms=SYNONYMS, sound=sound)
+        return self.pair.loop(self.config, prompts, self.gate, engine=engine, synonyms=SYNONYMS, grounding=sound)
 
     @property
     def gate(self) -> Gate:
@@ -328,7 +328,7 @@ def fast(number: int) -> dict[str, Any]:
 class _EndsInLoop(StoppingCriteria):
     def __init__(self, length: int, decoding: DecodingConfig) -> None:
         self._length = length
-        self._rule = LoopRule(decoding.loop_period)
+        self._rule = RepetitionRule(decoding.loop_period)
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
         text = input_ids[0, self._length :].tolist()

@@ -63,7 +63,7 @@ def trusted_guess() -> Iterator[None]:
     known = NextScores._known
 
     def wrong(scores: NextScores, text: Sequence[int], first: int) -> int:
-        return known(scores, [*text[:-1], *scores._text[len(text) - 1 : len(text)]], first)
+        return known(scores, [*text[:-1], *scores._text_ids[len(text) - 1 : len(text)]], first)
 
     with patch.object(NextScores, "_known", wrong):
         yield

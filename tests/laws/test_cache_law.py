@@ -111,7 +111,7 @@ def clean_law(case: Case) -> str | None:
     for event in loop.events():
         if isinstance(event, Block):
             for session in sessions_of(loop):
-                _assert_clean(session, loop.text)
+                _assert_clean(session, loop.text_ids)
     return None
 
 
@@ -152,8 +152,8 @@ def test_a_clip_that_ends_while_the_cloud_reads_it_counts_that_work():
             if isinstance(event, Block):
                 assert reading.wait(120)
                 for session in sessions_of(loop):
-                    _assert_clean(session, loop.text)
-                if loop.stop.first_stop(loop.text, 0):
+                    _assert_clean(session, loop.text_ids)
+                if loop.stop.first_stop(loop.text_ids, 0):
                     ended.set()
     finally:
         ended.set()
