@@ -211,7 +211,7 @@ class Captioner:
 
     def runs_of(self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()) -> Iterator[Run]:
         """One run per piece of a recording, except those with an index in `skip`; `item` is the input that names it."""
-        item, count, pieces = item or InputFile(recording.path), len(recording.cuts), recording.pieces(skip)
+        item, count, pieces = item or InputFile(recording.path), len(recording.spans), recording.pieces(skip)
         language, instruction = item.language_and_instruction(self.config)
         digest = None if self.reader.cuts is None else self.reader.cuts.digest(recording.path)
         while True:

@@ -178,7 +178,7 @@ def score(places: Places, found: Places) -> Found:
 
 def cuts_of(path: Path) -> Places:
     """The places at which specdec cuts a recording."""
-    return [(cut.start_s, cut.end_s) for cut in open_recording(path, window_s=WINDOW_S, at_pauses=True).cuts]
+    return [(cut.start_s, cut.end_s) for cut in open_recording(path, window_s=WINDOW_S, at_pauses=True).spans]
 
 
 def variants(clips: Sequence[Clip], seed: int) -> Iterator[tuple[str, Waveform, Places]]:

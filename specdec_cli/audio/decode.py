@@ -1,4 +1,4 @@
-"""Opens a file as an `OpenedSound` of blocks of samples on the file's own clock.
+"""Opens a file as an `OpenedFile` of chunks of samples on the file's own clock.
 
 FFmpeg (PyAV) decodes every format. libsndfile reads plain WAV and FLAC, whose samples it gives exactly and faster,
 and the files that FFmpeg does not open. The bytes decide, never the name of the file.
@@ -16,7 +16,7 @@ from io import FileIO
 from typing import Any, Final
 
 from specdec_cli.audio.paths import audio_error
-from specdec_cli.audio.samples import BLOCK_SAMPLES, MAX_DURATION_S, MISSING_S, STREAMED, Floats, OpenedSound
+from specdec_cli.audio.samples import CHUNK_SAMPLES, MAX_DURATION_S, MISSING_S, STREAMED, Floats, OpenedFile
 from specdec_cli.errors import AudioDecodeError, AudioError, CutsError, TooLongError
 from specdec_cli.regular_files import POSIX, read_at
 
@@ -32,7 +32,7 @@ _OTHERS: Final = {
 }
 """Beginning of a file that is not a recording, in lower case -> what it is, and what to do."""
 
-Library = Callable[[str, FileIO, ExitStack, float, int | None], OpenedSound | None]
+Library = Callable[[str, FileIO, ExitStack, float, int | None], OpenedFile | None]
 """Opens a file as a source, or returns None. Takes path, file, stack for open objects, start in seconds, and track."""
 
 
@@ -81,31 +81,31 @@ def require_sound(path: str, file: FileIO) -> float | None:
     raise failure
 
 
-def from_exact(_path: str, file: FileIO, stack: ExitStack, from_s: float, track: int | None) -> OpenedSound | None:
-    """An `OpenedSound` for a WAV whose header fits the file, or a FLAC, of one or two channels; None for all others.
+def from_exact(_path: str, file: FileIO, stack: ExitStack, from_s: float, track: int | None) -> OpenedFile | None:
+    """An `OpenedFile` for a WAV whose header fits the file, or a FLAC, of one or two channels; None for all others.
 
-    Whether a FLAC fits its header is known after reading: its blocks raise MisfitError if not.
+    Whether a FLAC fits its header is known after reading: its chunks raise MisfitError if not.
     """
     start, size = read_at(file, 36, 0), os.fstat(file.fileno()).st_size
-    is_flac, block = start.startswith(b"fLaC") and size > _AHEAD and not _is_joined(file), _block_of_wav(start, size)
-    if not (is_flac or block) or track not in (None, 1) or (sound := _sndfile(file, stack)) is None:
+    is_flac, frame = start.startswith(b"fLaC") and size > _AHEAD and not _is_joined(file), _frame_of_wav(start, size)
+    if not (is_flac or frame) or track not in (None, 1) or (sound := _sndfile(file, stack)) is None:
         return None
-    unread_s = (size / block - sound.frames) / sound.samplerate if block else 0.0
+    unread_s = (size / frame - sound.frames) / sound.samplerate if frame else 0.0
     if sound.channels > 2 or unread_s > MISSING_S:  # FFmpeg has the places of more channels
         return None
     source = _source(sound, from_s)
     if is_flac:
-        source.blocks = _checked(source, source.blocks, file, size)
+        source.chunks = _checked(source, source.chunks, file, size)
     return source
 
 
-def _block_of_wav(start: bytes, size: int) -> int:
+def _frame_of_wav(start: bytes, size: int) -> int:
     """Bytes of a frame of a WAV that begins with the format of its samples, and has its header's length; else 0."""
     if len(start) < 36:
         return 0
-    magic, length, kind, _, _, channels, _, _, block, bits = struct.unpack("<4sI8sIHHIIHH", start)
+    magic, length, kind, _, _, channels, _, _, frame, bits = struct.unpack("<4sI8sIHHIIHH", start)
     fits = magic == b"RIFF" and kind == b"WAVEfmt " and length + 8 <= size <= length + 9
-    return block if fits and 8 * block == channels * bits else 0
+    return frame if fits and 8 * frame == channels * bits else 0
 
 
 def _is_joined(file: FileIO) -> bool:
@@ -114,10 +114,10 @@ def _is_joined(file: FileIO) -> bool:
         return content.find(b"fLaC", 4) >= 0
 
 
-def _checked(source: OpenedSound, blocks: Iterator[Floats], file: FileIO, size: int) -> Iterator[Floats]:
-    """The blocks of a FLAC. Raises MisfitError at damage, or if more or less follows than its header has."""
+def _checked(source: OpenedFile, chunks: Iterator[Floats], file: FileIO, size: int) -> Iterator[Floats]:
+    """The chunks of a FLAC. Raises MisfitError at damage, or if more or less follows than its header has."""
     try:
-        yield from blocks
+        yield from chunks
     except RuntimeError as error:  # libsndfile's
         raise MisfitError("parts of it do not decode") from error
     lacks_s = source.longest_s - source.at / source.rate
@@ -125,8 +125,8 @@ def _checked(source: OpenedSound, blocks: Iterator[Floats], file: FileIO, size: 
         raise MisfitError
 
 
-def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track: int | None) -> OpenedSound:
-    """An `OpenedSound` for a file that FFmpeg decodes.
+def from_ffmpeg(path: str, file: FileIO, stack: ExitStack, _from_s: float, track: int | None) -> OpenedFile:
+    """An `OpenedFile` for a file that FFmpeg decodes.
 
     Raises:
         AudioDecodeError: the file is not sound, of an unknown codec, or encrypted.
@@ -167,8 +167,8 @@ def _require_track(path: str, tracks: Sequence[Any], named: int | None) -> None:
         raise audio_error(CutsError, path, says, "Name one of them with audio.track, or leave it out.")
 
 
-def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _track: int | None) -> OpenedSound | None:
-    """An `OpenedSound` for a file that libsndfile reads: some old formats, and WAV behind a tag; else None."""
+def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _track: int | None) -> OpenedFile | None:
+    """An `OpenedFile` for a file that libsndfile reads: some old formats, and WAV behind a tag; else None."""
     if read_at(file, 1, 0) == b"\xff":  # its decoder of MP3 writes to stderr
         return None
     sound = _sndfile(file, stack)
@@ -188,19 +188,19 @@ def _sndfile(file: FileIO, stack: ExitStack) -> Any | None:
     return sound if 0 < sound.frames < 1 << 62 else None
 
 
-def _source(sound: Any, from_s: float) -> OpenedSound:
+def _source(sound: Any, from_s: float) -> OpenedFile:
     duration_s = sound.frames / sound.samplerate
-    source = OpenedSound(sound.samplerate, sound.channels, iter(()), declared_s=duration_s, longest_s=duration_s)
+    source = OpenedFile(sound.samplerate, sound.channels, iter(()), declared_s=duration_s, longest_s=duration_s)
     if from_s > 0 and sound.seekable():
         source.at = sound.seek(min(round(from_s * sound.samplerate), sound.frames))
-    length = max(1, BLOCK_SAMPLES // sound.channels)
+    length = max(1, CHUNK_SAMPLES // sound.channels)
 
-    def blocks() -> Iterator[Floats]:
+    def chunks() -> Iterator[Floats]:
         # not sound.blocks(), which fills up a file that ends early with earlier samples
-        while len(block := sound.read(length, dtype="float32", always_2d=True)):
-            yield block
+        while len(chunk := sound.read(length, dtype="float32", always_2d=True)):
+            yield chunk
 
-    source.blocks = blocks()
+    source.chunks = chunks()
     return source
 
 

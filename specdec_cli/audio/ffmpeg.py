@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from specdec_cli.audio.samples import BLOCK_SAMPLES, MISSING_S, STREAMED, Floats, OpenedSound
+from specdec_cli.audio.samples import CHUNK_SAMPLES, MISSING_S, STREAMED, Floats, OpenedFile
 from specdec_cli.regular_files import POSIX, read_at
 from specdec_cli.times import parse
 
@@ -50,7 +50,7 @@ def chosen_track(tracks: Any) -> int:
 class FrameClock:
     """The sound of one track as a `source`, with the rate and channels of its first frame.
 
-    The source's faults and notes are complete once all blocks were read.
+    The source's faults and notes are complete once all chunks were read.
 
     Raises:
         LookupError: the track has no decoder, or no sound in any packet.
@@ -80,7 +80,7 @@ class FrameClock:
         begins = self._time(first) or 0.0
         origin_s = begins if begins > _JITTER_S else 0.0
         names = [channel.name for channel in first.layout.channels]
-        self.source = OpenedSound(first.sample_rate, len(names), self._blocks(), origin_s=origin_s, faults=faults)
+        self.source = OpenedFile(first.sample_rate, len(names), self._chunks(), origin_s=origin_s, faults=faults)
         self._due_s = origin_s
         self.source.at = round(origin_s * first.sample_rate)
         self.source.low = frozenset(index for index, name in enumerate(names) if name.startswith("LFE"))
@@ -90,8 +90,8 @@ class FrameClock:
         self.source.longest_s = self._size / self._steady if self._steady else self.source.declared_s or 0.0
         self.source.after_s = self._after_s
 
-    def _blocks(self) -> Iterator[Floats]:
-        """Yields large blocks, joined from small frames."""
+    def _chunks(self) -> Iterator[Floats]:
+        """Yields large chunks, joined from small frames."""
         parts, held, length = list[Floats](), 0, self._longest
         for part in self._parts():
             parts.append(part)
@@ -106,8 +106,8 @@ class FrameClock:
 
     @property
     def _longest(self) -> int:
-        """Samples of a channel in a block."""
-        return max(1, BLOCK_SAMPLES // self.source.channels)
+        """Samples of a channel in a chunk."""
+        return max(1, CHUNK_SAMPLES // self.source.channels)
 
     def _parts(self) -> Iterator[Floats]:
         """Yields frames with the source's rate and number of channels, and silence between them."""

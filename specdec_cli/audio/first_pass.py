@@ -14,8 +14,8 @@ from specdec_cli.audio.decode import LIBRARIES, Library, MisfitError, refused
 from specdec_cli.audio.levels import MIN_DURATION_S, SampleStatistics
 from specdec_cli.audio.paths import audio_error, opened, stamp
 from specdec_cli.audio.pauses import PauseCutter
-from specdec_cli.audio.samples import Cut, Floats, OpenedSound
-from specdec_cli.audio.sound import Columns, Excerpt, Selection, Sound, listed
+from specdec_cli.audio.samples import Cut, Floats, OpenedFile
+from specdec_cli.audio.sound import Columns, Excerpt, Selection, SoundPart, listed
 from specdec_cli.errors import AudioDecodeError, CutsError
 from specdec_cli.text import plain
 from specdec_cli.times import MOST_S
@@ -24,7 +24,7 @@ _ROUNDING: Final = 1e-6  # samples: 0.1 * 16000 must not lose one
 
 
 class FirstPass:
-    """What one pass over a recording finds, block by block.
+    """What one pass over a recording finds, chunk by chunk.
 
     Args:
         library: the one that opened the recording.
@@ -38,7 +38,7 @@ class FirstPass:
         warnings: sentences.
     """
 
-    def __init__(self, library: Library, sound: Sound, window_s: float, *, at_pauses: bool) -> None:
+    def __init__(self, library: Library, sound: SoundPart, window_s: float, *, at_pauses: bool) -> None:
         columns, rate = sound.columns, sound.sampling_rate
         self.library, self.sound, self.warnings = library, sound, list[str]()
         self.statistics = {name: SampleStatistics(rate) for name in columns}
@@ -49,20 +49,20 @@ class FirstPass:
         self._at_pauses = at_pauses
         self._utterances: dict[Selection, list[Cut]] = {name: [] for name in columns}
 
-    def add(self, block: Floats) -> None:
+    def add(self, chunk: Floats) -> None:
         """Adds samples [n, columns]."""
         for index, statistics in enumerate(self.statistics.values()):
-            statistics.add(block[:, index])
+            statistics.add(chunk[:, index])
         if self._kept is None:
-            self._cut([block])
+            self._cut([chunk])
             return
-        self._kept.append(block)
+        self._kept.append(chunk)
         if self.sound.length > self._most:
             self._cut(self._kept)
             self._kept = None
 
     def end(self) -> None:
-        """All blocks are added."""
+        """All chunks are added."""
         if self._kept is not None:  # the resampler may return a sample less
             padded = np.concatenate([*self._kept, np.zeros((1, len(self._cutters)), np.float32)])
             self.samples, self._kept = padded[: self.sound.length], []
@@ -77,11 +77,11 @@ class FirstPass:
         columns = zip(self._cutters.items(), self.samples.T, strict=True)
         return {name: self._placed(cutter.utterances([samples])) for (name, cutter), samples in columns}
 
-    def _cut(self, blocks: list[Floats]) -> None:
+    def _cut(self, chunks: list[Floats]) -> None:
         for index, (name, cutter) in enumerate(self._cutters.items()):
             if self._at_pauses and math.isfinite(self.statistics[name].peak):  # other samples are refused later
-                for block in blocks:
-                    self._utterances[name] += self._placed(cutter.feed(block[:, index]))
+                for chunk in chunks:
+                    self._utterances[name] += self._placed(cutter.feed(chunk[:, index]))
 
     def _placed(self, found: Iterable[Cut]) -> list[Cut]:
         start_s = self.sound.start_s
@@ -92,7 +92,7 @@ def read_through(
     path: str,
     file: FileIO,
     part: Excerpt,
-    columns: Callable[[OpenedSound], Columns],
+    columns: Callable[[OpenedFile], Columns],
     window_s: float,
     *,
     at_pauses: bool,
@@ -131,11 +131,11 @@ def read_through(
 def decoded_again(
     path: str, before: tuple[int, ...], part: Excerpt, library: Library, columns: Columns
 ) -> Iterator[Floats]:
-    """Yields the blocks of another pass. Raises AudioDecodeError if the file has changed since `before`."""
+    """Yields the chunks of another pass. Raises AudioDecodeError if the file has changed since `before`."""
     with opened(path) as file, ExitStack() as stack:
         require_unchanged(path, file, before)
         if (source := library(path, file, stack, part.start_s, part.track)) is not None:
-            yield from Sound(path, source, part, columns)
+            yield from SoundPart(path, source, part, columns)
 
 
 def require_unchanged(path: str, file: FileIO, before: tuple[int, ...]) -> None:
@@ -149,7 +149,7 @@ def decode_with_first_library(
     path: str,
     file: FileIO,
     part: Excerpt,
-    columns: Callable[[OpenedSound], Columns],
+    columns: Callable[[OpenedFile], Columns],
     window_s: float,
     *,
     at_pauses: bool,
@@ -164,10 +164,10 @@ def decode_with_first_library(
                 if not 1_000 <= source.rate <= 768_000:
                     raise refused(path, f"cannot be decoded: its header has a sampling rate of {source.rate:,} Hz")
                 source.suspected = suspected
-                sound = Sound(path, source, part, columns(source))
+                sound = SoundPart(path, source, part, columns(source))
                 found = FirstPass(library, sound, window_s, at_pauses=at_pauses)
-                for block in sound:
-                    found.add(block)
+                for chunk in sound:
+                    found.add(chunk)
                 found.end()
                 return found
             except MisfitError as misfit:

@@ -46,7 +46,7 @@ def stretches_of(mask: Mask) -> npt.NDArray[np.intp]:
 
 
 class SampleStatistics:
-    """Peak and level of mono samples that arrive block by block. One number is kept for every 20 ms."""
+    """Peak and level of mono samples that arrive chunk by chunk. One number is kept for every 20 ms."""
 
     def __init__(self, sampling_rate: int, samples: Floats | None = None) -> None:
         self.peak = 0.0  # largest magnitude; NaN or infinite if any sample is

@@ -19,7 +19,7 @@ _BLOCK_S: Final = 0.05
 _WAIT_S: Final = 0.1  # longest wait after which the main thread looks for a stop
 _PATIENCE_S: Final = 5.0  # a device that delivers nothing for so long is gone
 
-_Block = tuple[Floats, float, bool]
+_Chunk = tuple[Floats, float, bool]
 """Mono samples [n]; when the last one was recorded, `time.monotonic` seconds; whether sound is missing before them."""
 
 
@@ -64,7 +64,7 @@ class Microphone:
     def __init__(self, device: str | None) -> None:
         self._sounds = _portaudio()
         self._device = int(device) if device is not None and device.isdecimal() else device
-        self._queue: queue.SimpleQueue[_Block] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Chunk] = queue.SimpleQueue()
         try:
             found = self._sounds.query_devices(self._device, "input")
         except (ValueError, self._sounds.PortAudioError) as error:
@@ -95,18 +95,18 @@ class Microphone:
             sampling_rate: of their samples, Hz.
             longest_s: longest utterance, seconds; a longer one is split.
             stopped: whether to stop recording; utterances that are not finished are still yielded.
-            show: called with the samples of every block, float32 [n].
+            show: called with the samples of every chunk, float32 [n].
         """
         resampler = soxr.ResampleStream(self._rate, sampling_rate, 1, "float32", "HQ")
-        recorded_s, ended = 0.0, 0.0  # length of all blocks so far, and when the last sample was recorded
+        recorded_s, ended = 0.0, 0.0  # length of all chunks so far, and when the last sample was recorded
         gaps: list[float] = []  # where sound is missing, seconds from the start
 
         def resampled() -> Iterator[Floats]:
             nonlocal recorded_s, ended
-            for block, at, lost in self._blocks(stopped):
+            for chunk, at, lost in self._chunks(stopped):
                 if lost:
                     gaps.append(recorded_s)
-                samples = resampler.resample_chunk(block)
+                samples = resampler.resample_chunk(chunk)
                 recorded_s, ended = recorded_s + len(samples) / sampling_rate, at
                 show(samples)
                 yield samples
@@ -118,7 +118,7 @@ class Microphone:
             hint = "Look at its cable and whether another program has taken it, then start again."
             raise DeviceError(f"The microphone {self.name} delivers no sound any more.", hint=hint)
 
-    def _blocks(self, stopped: Callable[[], bool]) -> Iterator[_Block]:
+    def _chunks(self, stopped: Callable[[], bool]) -> Iterator[_Chunk]:
         delivered = time.monotonic()
         while True:
             if stopped():

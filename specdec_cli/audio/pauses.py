@@ -23,7 +23,7 @@ _HOP_S: Final = 0.010
 _FRAME_S: Final = 0.032
 _PAUSE: Final = 33  # hops of the shortest pause between utterances; noise lengthens measured pauses of 0.3 s
 _LEAST: Final = 20  # hops of sound in an utterance
-_STEP: Final = 20  # frames between two looks at new samples, so that blocks of any length give the same cuts
+_STEP: Final = 20  # frames between two looks at new samples, so that chunks of any length give the same cuts
 _LOOKS: Final = 150  # looks while the pending sound doubles: each reads all of it, and hours of it would take days
 _SMOOTH: Final = 5  # frames
 _BANDS: Final = 18
@@ -45,7 +45,7 @@ _NOTHING: Final = 1e-12  # power, -120 dBFS
 
 
 class PauseCutter:
-    """Takes samples in blocks of any length, and returns utterances as they end.
+    """Takes samples in chunks of any length, and returns utterances as they end.
 
     An utterance is returned 0.3 to 0.6 s after its end. The unfinished utterance and 20 s of levels are kept. An
     utterance longer than `longest_s` is split where its second half is quietest.
@@ -82,10 +82,10 @@ class PauseCutter:
         self._done = 0  # frames that cannot begin an utterance any more
         self._next_look = 0  # frame
 
-    def utterances(self, blocks: Iterable[Floats]) -> Iterator[AudioPiece]:
-        """Yields the utterances of all blocks. The stream is read no further than the next one needs."""
-        for block in blocks:
-            yield from self.feed(block)
+    def utterances(self, chunks: Iterable[Floats]) -> Iterator[AudioPiece]:
+        """Yields the utterances of all chunks. The stream is read no further than the next one needs."""
+        for chunk in chunks:
+            yield from self.feed(chunk)
         yield from self.finish()
 
     def feed(self, samples: Floats) -> list[AudioPiece]:
@@ -94,8 +94,8 @@ class PauseCutter:
         arrived = np.concatenate([self._rest, samples])
         whole = len(arrived) // step * step
         self._rest = arrived[whole:].copy()
-        for block in arrived[:whole].reshape(-1, step):
-            self._take(block)
+        for chunk in arrived[:whole].reshape(-1, step):
+            self._take(chunk)
             found += self._utterances(last=False)
         return found
 
@@ -106,9 +106,9 @@ class PauseCutter:
         self._end = self._first + end
         return list(self._utterances(last=True))
 
-    def _take(self, block: Floats) -> None:
+    def _take(self, chunk: Floats) -> None:
         """Adds samples, and the levels of the frames that they complete, smoothed over neighbouring frames."""
-        self._samples.add(block)
+        self._samples.add(chunk)
         self._end = self._first + len(self._samples)
         rest = self._samples.rows[max(0, self._framed * self._hop - self._first) :]
         if len(rest) <= self._size:

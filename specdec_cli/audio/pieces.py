@@ -10,8 +10,8 @@ from typing import Final, Literal
 from specdec_cli.audio.first_pass import FirstPass
 from specdec_cli.audio.levels import MIN_DURATION_S
 from specdec_cli.audio.paths import audio_error
-from specdec_cli.audio.samples import Cut, OpenedSound
-from specdec_cli.audio.sound import Columns, Selection, Sound, listed
+from specdec_cli.audio.samples import Cut, OpenedFile
+from specdec_cli.audio.sound import Columns, Selection, SoundPart, listed
 from specdec_cli.errors import AudioContentError, CutsError
 from specdec_cli.text import plain
 from specdec_cli.times import MOST_S
@@ -40,7 +40,7 @@ class Cutting:
         """Whether the pieces do not depend on pauses."""
         return self.cuts is not None or self.piece_s is not None
 
-    def columns(self, path: str, source: OpenedSound) -> Columns:
+    def columns(self, path: str, source: OpenedFile) -> Columns:
         """The columns to read of a recording; the mix leaves out LFE. Raises CutsError for a channel that it lacks."""
         given, count = self.cuts or (), source.channels
         named: set[Selection] = {cut.channel for cut in given if cut.channel is not None and cut.channel < count > 1}
@@ -50,7 +50,7 @@ class Cutting:
         ordered = sorted(named or {None}, key=lambda channel: -1 if channel is None else channel)
         return {channel: mixed if channel is None else (channel,) for channel in ordered}
 
-    def _default(self, path: str, source: OpenedSound) -> Sequence[Selection]:
+    def _default(self, path: str, source: OpenedFile) -> Sequence[Selection]:
         """The channels for cuts that name none."""
         count = source.channels
         if isinstance(self.channel, int) and count > 1:
@@ -128,7 +128,7 @@ def _on(channels: Iterable[Selection], cuts: Iterable[Cut], speakers: int) -> It
             yield cut if alike else replace(cut, channel=channel, speaker=known)
 
 
-def _equal(sound: Sound, piece_s: float | None) -> list[Cut]:
+def _equal(sound: SoundPart, piece_s: float | None) -> list[Cut]:
     """The fewest equal pieces of at most `piece_s` seconds; None: one piece."""
     total, rate = sound.length, sound.sampling_rate
     longest = math.inf if piece_s is None else math.floor(piece_s * rate + _ROUNDING)
@@ -140,7 +140,7 @@ def _equal(sound: Sound, piece_s: float | None) -> list[Cut]:
 @dataclass(slots=True)
 class _Given:
     cutting: Cutting
-    sound: Sound
+    sound: SoundPart
     name: str  # of the recording, for messages
     default: Sequence[Selection]  # channels for cuts that name none
     _named: frozenset[Selection] = frozenset()  # channels that cuts name

@@ -35,16 +35,16 @@ class Recording:
     sampling_rate: int  # of the samples of its pieces, Hz
     duration_s: float  # of the original, or of the part
     sha256: str  # hex digest of the file's bytes
-    cuts: tuple[Cut, ...]  # the pieces, by their start
+    spans: tuple[Cut, ...]  # of the pieces, by their start
     whole: bool  # whether the only piece is the whole recording
     _start_s: float = field(repr=False)  # of the part
-    _blocks: Callable[[], Iterator[Floats]] = field(repr=False)  # of the part, float32 [n, channels that are read]
+    _chunks: Callable[[], Iterator[Floats]] = field(repr=False)  # of the part, float32 [n, channels that are read]
     total_s: float | None = None  # length of the whole original; None: unknown
     levels: Mapping[Selection, float | None] = field(default_factory=dict)
     """Channel -> level of its active frames, dBFS, if there are several pieces; see `SampleStatistics`."""
     decode_s: float = 0.0  # from opening the file to the checked samples
     warnings: tuple[str, ...] = ()  # sentences that name the recording: what is missing, left out or chosen
-    _columns: tuple[Selection, ...] = field(default=(None,), repr=False)  # channels of the blocks
+    _columns: tuple[Selection, ...] = field(default=(None,), repr=False)  # channels of the chunks
 
     @classmethod
     def read(cls, path: str, part: Excerpt, cutting: Cutting) -> Self:
@@ -73,7 +73,7 @@ class Recording:
             decode_s=time.perf_counter() - begun,
             warnings=tuple(reading.warnings),
             _start_s=sound.start_s,
-            _blocks=again if samples is None else partial(iter, (samples,)),
+            _chunks=again if samples is None else partial(iter, (samples,)),
             _columns=tuple(sound.columns),
         )
 
@@ -82,9 +82,9 @@ class Recording:
 
         A recording that is longer than the window is decoded again meanwhile. Raises AudioError if it has changed.
         """
-        blocks = self._blocks()
+        chunks = self._chunks()
         rest, at = np.zeros((0, len(self._columns)), np.float32), 0  # samples, and the place of the first one
-        for index, cut in enumerate(self.cuts):
+        for index, cut in enumerate(self.spans):
             if index in skip:
                 continue
             start, end = (round((s - self._start_s) * self.sampling_rate) for s in (cut.start_s, cut.end_s))
@@ -92,7 +92,7 @@ class Recording:
                 done = min(len(rest), max(0, start - at))
                 rest, at = rest[done:], at + done
                 missing = np.zeros((end - at - len(rest), len(self._columns)), np.float32)
-                rest = np.concatenate([rest, next(blocks, missing)])
+                rest = np.concatenate([rest, next(chunks, missing)])
             samples = rest[start - at : end - at, self._columns.index(cut.channel)].copy()
             fault = None
             if not self.whole:
@@ -118,8 +118,8 @@ def from_samples(
     if sample_rate != sampling_rate:
         array = soxr.resample(given, sample_rate, sampling_rate)
     cut, digest = Cut(start_s or 0.0, (start_s or 0.0) + duration_s), hashlib.sha256(given.tobytes()).hexdigest()
-    blocks = partial(iter, (array[:, None],))
-    return Recording(name, sampling_rate, duration_s, digest, (cut,), start_s is None, cut.start_s, blocks)
+    chunks = partial(iter, (array[:, None],))
+    return Recording(name, sampling_rate, duration_s, digest, (cut,), start_s is None, cut.start_s, chunks)
 
 
 def open_recording(

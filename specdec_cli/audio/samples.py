@@ -15,19 +15,19 @@ Floats = NDArray[np.float32]
 
 MAX_DURATION_S: Final = 6 * 3600.0
 MISSING_S: Final = 0.5  # least missing sound that is reported; less is rounding or padding
-BLOCK_SAMPLES: Final = 1 << 18
+CHUNK_SAMPLES: Final = 1 << 18
 STREAMED: Final = 0x7FFFF000
 """Sizes from here on declare nothing: writers into a pipe write 0x7fffffff less a header, 0x80000000 or 0xffffffff."""
 
 
 @dataclass(slots=True)
-class OpenedSound:
+class OpenedFile:
     """The sound of a file that a library has opened, before it is read."""
 
     rate: int  # Hz
     channels: int
-    blocks: Iterator[Floats]  # [frames, channels], full scale 1.0
-    at: int = 0  # frames from the start of the file's clock to the next block
+    chunks: Iterator[Floats]  # [frames, channels], full scale 1.0
+    at: int = 0  # frames from the start of the file's clock to the next chunk
     origin_s: float = 0.0  # where on that clock the sound begins
     low: frozenset[int] = frozenset()  # channels for low frequencies (LFE), 0-based
     declared_s: float | None = None  # end of the sound by the header; None: not declared

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from specdec_cli.audio.decode import MisfitError, require_bounded
 from specdec_cli.audio.paths import audio_error
-from specdec_cli.audio.samples import Floats, OpenedSound
+from specdec_cli.audio.samples import Floats, OpenedFile
 from specdec_cli.errors import AudioContentError, TooLongError
 
 _INVERTED: Final = -0.9  # correlation of two channels
@@ -42,7 +42,7 @@ class Excerpt(NamedTuple):
     longest_s: float = math.inf  # longest part that is accepted
 
 
-class Sound:
+class SoundPart:
     """A part of an open recording, for one pass over it.
 
     Attributes:
@@ -51,10 +51,10 @@ class Sound:
         ended_s: where reading ended, on the file's clock.
         exhausted: whether reading reached the end of the sound, not only of the part.
         levels: of the channels.
-        columns: of the blocks.
+        columns: of the chunks.
     """
 
-    def __init__(self, path: str, source: OpenedSound, part: Excerpt, columns: Columns) -> None:
+    def __init__(self, path: str, source: OpenedFile, part: Excerpt, columns: Columns) -> None:
         self.path, self.source, self.sampling_rate = path, source, part.sampling_rate
         self.start_s, self.end_s = max(part.start_s, source.origin_s), part.end_s
         self._longest_s = part.longest_s
@@ -68,9 +68,9 @@ class Sound:
         return round(self.duration_s * self.sampling_rate)
 
     def __iter__(self) -> Iterator[Floats]:
-        """Yields blocks, float32 [n, columns], resampled (soxr, high quality).
+        """Yields chunks, float32 [n, columns], resampled (soxr, high quality).
 
-        Damage ends the sound, or leaves out a part of it: see `OpenedSound.faults`.
+        Damage ends the sound, or leaves out a part of it: see `OpenedFile.faults`.
 
         Raises TooLongError if the recording is longer than `MAX_DURATION_S`, or the part longer than `longest_s`; no
         more of it is decoded.
@@ -80,9 +80,9 @@ class Sound:
         resamplers = [soxr.ResampleStream(rate, self.sampling_rate, 1, "float32", "HQ") for _ in self.columns]
         first = round(self.start_s * rate)
         last = first + max(0, round((self.end_s - self.start_s) * rate))
-        for block in self._decoded():
-            inside = block[max(0, first - source.at) : max(0, last - source.at)]
-            source.at += len(block)
+        for chunk in self._decoded():
+            inside = chunk[max(0, first - source.at) : max(0, last - source.at)]
+            source.at += len(chunk)
             self.duration_s = max(0, min(source.at, last) - first) / rate
             require_bounded(self.path, self.start_s + self.duration_s)
             if self.duration_s > self._longest_s:
@@ -102,12 +102,12 @@ class Sound:
             yield np.stack([one.resample_chunk(np.zeros(0, np.float32), last=True) for one in resamplers], axis=1)
 
     def missing(self) -> Iterator[str]:
-        """Yields sentences on damage, and after a pass to the end on missing sound; see `OpenedSound.missing`."""
+        """Yields sentences on damage, and after a pass to the end on missing sound; see `OpenedFile.missing`."""
         return self.source.missing(self.ended_s if self.exhausted else None)
 
     def _decoded(self) -> Iterator[Floats]:
         try:
-            yield from self.source.blocks
+            yield from self.source.chunks
         except (AudioContentError, MemoryError, MisfitError):
             raise
         except Exception as error:  # PyAV raises many kinds
@@ -115,33 +115,33 @@ class Sound:
             self.source.faults.append(f"it cannot be decoded from {at_s:.1f} s on ({error or type(error).__name__})")
 
 
-def _mean(block: Floats, channels: tuple[int, ...]) -> Floats:
+def _mean(chunk: Floats, channels: tuple[int, ...]) -> Floats:
     if len(channels) == 1:
-        return np.ascontiguousarray(block[:, channels[0]])
+        return np.ascontiguousarray(chunk[:, channels[0]])
     with np.errstate(all="ignore"):  # NaN and inf are refused later
-        return block[:, channels] @ np.full(len(channels), 1 / len(channels), np.float32)
+        return chunk[:, channels] @ np.full(len(channels), 1 / len(channels), np.float32)
 
 
 class ChannelLevels:
-    """Powers of the channels of a recording and how they correlate, from blocks of samples, without their offsets."""
+    """Powers of the channels of a recording and how they correlate, from chunks of samples, without their offsets."""
 
-    def __init__(self, source: OpenedSound) -> None:
+    def __init__(self, source: OpenedFile) -> None:
         self._low, self._window = source.low, max(1, round(_WINDOW_S * source.rate))
         self._frames = 0
         self._powers = [np.zeros((0, source.channels), np.float32)]  # of windows
         self._sums = np.zeros(source.channels)
         self._products = np.zeros((source.channels, source.channels))
 
-    def add(self, block: Floats) -> None:
+    def add(self, chunk: Floats) -> None:
         """Adds samples [n, channels]; those of a single channel are ignored."""
-        if len(self._sums) < 2 or not len(block):
+        if len(self._sums) < 2 or not len(chunk):
             return
-        self._frames += len(block)
+        self._frames += len(chunk)
         with np.errstate(all="ignore"):
-            self._sums += np.ones(len(block), np.float32) @ block
-            self._products += block.T @ block
-            size = min(self._window, len(block))
-            windows = block[: len(block) // size * size].reshape(-1, size, block.shape[1])
+            self._sums += np.ones(len(chunk), np.float32) @ chunk
+            self._products += chunk.T @ chunk
+            size = min(self._window, len(chunk))
+            windows = chunk[: len(chunk) // size * size].reshape(-1, size, chunk.shape[1])
             self._powers.append(windows.var(axis=1))
 
     @property

@@ -94,7 +94,7 @@ class Job:
         if cuts is not None:
             cuts.expect(item.path for item in given)
         digest_of = (lambda _: None) if cuts is None else cuts.digest
-        tasks = (stored.find(item, again=self.only_failed, cuts=digest_of(item.path)) for item in given)
+        tasks = (stored.find(item, again=self.only_failed, cuts_digest=digest_of(item.path)) for item in given)
         return list(islice((task for task in tasks if task.failed or not self.only_failed), self.limit))
 
     def earlier(self) -> Iterator[Transcript]:

@@ -56,7 +56,7 @@ class Task:
     # true if manifest or cuts now name other parts than the stored lines; decided after reading the file
     moved: bool = False
     renamed: bool = False  # whether its manifest has another speaker or text than the lines
-    cuts: str | None = None  # digest of its file in a folder of cuts
+    cuts_digest: str | None = None  # of its file in a folder of cuts
 
     @property
     def settled(self) -> bool:
@@ -86,16 +86,16 @@ class Task:
 
     def found_in(self, recording: Recording) -> frozenset[int]:
         """Indices of the pieces that have captions, or can have none, of the same content cut at the same places."""
-        count = len(recording.cuts)
-        alike = [line for line in self.lines if (line.pieces or 1) == count and line.cuts == self.cuts]
+        count = len(recording.spans)
+        alike = [line for line in self.lines if (line.pieces or 1) == count and line.cuts == self.cuts_digest]
         if self.moved and count > 1:
             alike = []  # new lines supersede those of another part
         places = {line.place for line in alike if line.good or line.final}
-        channels = (0 if cut.channel is None else cut.channel + 1 for cut in recording.cuts)
-        cuts = [
-            (round(cut.start_s, 4), round(cut.end_s, 4), n) for cut, n in zip(recording.cuts, channels, strict=True)
+        channels = (0 if span.channel is None else span.channel + 1 for span in recording.spans)
+        given = [
+            (round(span.start_s, 4), round(span.end_s, 4), n) for span, n in zip(recording.spans, channels, strict=True)
         ]
-        return frozenset(n for n, place in enumerate(cuts) if place in places and self.sha256 == recording.sha256)
+        return frozenset(n for n, place in enumerate(given) if place in places and self.sha256 == recording.sha256)
 
 
 class Output(Journal[Line]):
@@ -127,11 +127,11 @@ class Output(Journal[Line]):
         self._order.append(entry.offset)
         return made_by(entry.head)
 
-    def find(self, item: InputFile, *, again: bool = False, cuts: str | None = None) -> Task:
+    def find(self, item: InputFile, *, again: bool = False, cuts_digest: str | None = None) -> Task:
         """A recording with what the output held of it when it was opened.
 
-        `again`: captions that the edge finished because the cloud failed count as failed. `cuts`: digest of its file in
-        a folder of cuts.
+        `again`: captions that the edge finished because the cloud failed count as failed. `cuts_digest`: of its file
+        in a folder of cuts.
         """
         known = self._tasks.get(item.key)
         if known is None:
@@ -141,9 +141,9 @@ class Output(Journal[Line]):
             known = replace(known, lines=lines, failed=True)
         of_row = item.id is not None or item.end_s is not None or any(line.part is not None for line in known.lines)
         moved = of_row and any(_elsewhere(item, line) for line in known.lines)
-        moved = moved or any(line.good and line.cuts != cuts for line in known.lines)
+        moved = moved or any(line.good and line.cuts != cuts_digest for line in known.lines)
         renamed = known.captioned and (known.item.speaker, known.item.text) != (item.speaker, item.text)
-        return replace(known, item=item, moved=moved, renamed=renamed, cuts=cuts)
+        return replace(known, item=item, moved=moved, renamed=renamed, cuts_digest=cuts_digest)
 
     def follow(self, items: Iterable[InputFile]) -> int:
         """Gives recordings that were renamed or moved since they were captioned their lines, under their new names.

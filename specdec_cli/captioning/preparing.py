@@ -40,12 +40,12 @@ def prepare(captioner: Captioner, task: Task) -> Iterator[Ready]:
     try:
         recording = None if task.done else captioner.reader.open(item)
         skip = task.found_in(recording) if recording else frozenset[int]()
-        if recording is None or len(skip) == len(recording.cuts):
+        if recording is None or len(skip) == len(recording.spans):
             yield replace(outcome, captioned=task.captioned)
             return
-        cuts = [cut for number, cut in enumerate(recording.cuts) if number not in skip]
-        length_s = sum(cut.end_s - cut.start_s for cut in cuts)
-        outcome = Outcome(item, of=len(cuts), of_s=length_s, captioned=bool(skip) and task.captioned)
+        left = [span for number, span in enumerate(recording.spans) if number not in skip]
+        length_s = sum(span.end_s - span.start_s for span in left)
+        outcome = Outcome(item, of=len(left), of_s=length_s, captioned=bool(skip) and task.captioned)
         for run in captioner.runs_of(recording, item, skip):
             begun += 1
             yield Prepared(outcome, run)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from specdec_cli import interrupts
@@ -79,17 +78,21 @@ def load_captioner(
             cuts = Cuts.of_config(config.audio)
     if cuts is not None:
         cuts.expect(recordings)
-    from specdec_cli.captioner import Captioner
-
-    if config.loads_models:
-        with view.loading("PyTorch"):
-            interrupts.wait_for(lambda: import_module("specdec_cli.models.loading"))  # takes seconds
+    with view.loading("PyTorch"):
+        captioner_class = interrupts.wait_for(_captioner_class)
     running = config.running_long() if runs_long else config
-    captioner = Captioner.load(running, loading=view.loading, cuts=cuts)
+    captioner = captioner_class.load(running, loading=view.loading, cuts=cuts)
     if captioner.reader.cuts is not None:
         view.skips.append(captioner.reader.cuts.skips)
     require_cloud(captioner.shared, degrades=config.decoding.degrades if degrades is None else degrades)
     return captioner.labelled(lexicon).measuring()
+
+
+def _captioner_class() -> type[Captioner]:
+    """The class, whose import takes seconds: it imports PyTorch."""
+    from specdec_cli.captioner import Captioner
+
+    return Captioner
 
 
 def require_cloud(shared: SharedFields, *, degrades: bool) -> None:

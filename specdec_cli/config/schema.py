@@ -207,12 +207,6 @@ class Config(Section):
         return self.model_copy(update={"runtime": self.runtime.model_copy(update={"compile": "on"})})
 
     @property
-    def loads_models(self) -> bool:
-        """Whether a model, or a processor that needs PyTorch, is loaded in this process: not if vLLM runs them all."""
-        taking_part = (self.edge, None if self.decoding.mode == "edge" else self.cloud)
-        return any(model is not None and not model.is_vllm for model in taking_part)
-
-    @property
     def gate_in_force(self) -> GateName:
         """The configured gate in hybrid mode, else the one that the mode implies."""
         if self.decoding.mode == "hybrid":

@@ -87,7 +87,7 @@ class Cuts:
         else:
             (self._files or self._named).expect(given)
 
-    def of(self, recording: str) -> tuple[Cut, ...]:
+    def of_recording(self, recording: str) -> tuple[Cut, ...]:
         """The cuts of a recording, found by its path or name.
 
         Raises:
@@ -117,7 +117,7 @@ class Cuts:
         try:
             files = [] if self._files is None else self._files.of(recording)
             return digest(files[0].read_bytes()) if len(files) == 1 else None
-        except (OSError, ReferencesError):  # found by `of`
+        except (OSError, ReferencesError):  # found by `of_recording`
             return None
 
     @property

@@ -48,7 +48,7 @@ class RecordingReader:
             self.window_s,
             audio.length_s,
             audio.at_pauses,
-            cuts=None if self.cuts is None else self.cuts.of(item.path),
+            cuts=None if self.cuts is None else self.cuts.of_recording(item.path),
             channel=audio.channel if item.channel is None else item.channel + 1,
         )
         recording = Recording.read(item.path, part, cutting)

@@ -115,7 +115,7 @@ class SharedFields:
 
         `cuts_digest`: see `Cuts.digest`; `measured`: of its sound, if asked; `silent`: no speech was found in it.
         """
-        shared, whole, pieces = self.of_item(item), recording.whole, len(recording.cuts)
+        shared, whole, pieces = self.of_item(item), recording.whole, len(recording.spans)
         return Started(
             file=recording.path,
             id=item.id,

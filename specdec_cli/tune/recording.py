@@ -69,7 +69,7 @@ def record(captioner: Captioner, path: str) -> Trace:
         SpecdecError: the clip cannot be captioned as a whole.
     """
     recording = captioner.reader.open(InputFile(path))
-    if len(recording.cuts) != 1:
+    if len(recording.spans) != 1:
         raise AudioContentError(f"{path} is longer than models take at once.", hint="Cut it into clips first.")
     (run,) = captioner.runs_of(recording)
     if run.error is not None:

@@ -36,14 +36,14 @@ def call() -> bytes:
 def test_each_speaker_of_a_call_gets_the_own_turns(tmp_path):
     path = saved(tmp_path, call())
     for window_s in (30.0, 3.0):
-        found = open_recording(path, window_s=window_s, channel="each").cuts
+        found = open_recording(path, window_s=window_s, channel="each").spans
         assert [(cut.speaker, cut.channel) for cut in found] == [("channel 1", 0), ("channel 2", 1)]
         assert [(cut.start_s, cut.end_s) for cut in found] == [
             pytest.approx((0.5, 2.5), abs=0.2),
             pytest.approx((3.5, 5.5), abs=0.2),
         ]
     equal = open_recording(path, window_s=30.0, channel="each", piece_s=7.0)
-    assert [(cut.start_s, cut.channel) for cut in equal.cuts] == [(0.0, 0), (0.0, 1)]
+    assert [(cut.start_s, cut.channel) for cut in equal.spans] == [(0.0, 0), (0.0, 1)]
 
 
 def test_each_leaves_out_what_says_nothing(tmp_path):
@@ -78,7 +78,7 @@ def test_a_channel_is_read_by_cuts_or_by_setting(tmp_path):
     with pytest.raises(CutsError, match="has 2 channels; there is no channel 3"):
         pieces(channel=3)
     recording = open_recording(path, window_s=30.0, cuts=[*cuts, Cut(0.0, 2.0, channel=2)])
-    assert len(recording.cuts) == 3
+    assert len(recording.spans) == 3
     assert "1 cut is on a channel that it lacks" in recording.warnings[0]
 
 
@@ -111,7 +111,7 @@ def test_a_recording_of_one_channel_is_read_for_any(tmp_path):
 )
 def test_cuts_beyond_the_recording(cuts, kept, told, tmp_path):
     recording = read(tmp_path, healthy("wav", 4.0), cuts=cuts)
-    assert [(cut.start_s, cut.end_s) for cut in recording.cuts] == kept
+    assert [(cut.start_s, cut.end_s) for cut in recording.spans] == kept
     assert told in " ".join(recording.warnings)
     assert bool(told) == bool(recording.warnings)
 
@@ -119,7 +119,7 @@ def test_cuts_beyond_the_recording(cuts, kept, told, tmp_path):
 def test_cuts_and_the_part(tmp_path):
     data = healthy("wav", 4.0)
     recording = read(tmp_path, data, cuts=[Cut(0, 1), Cut(1, 2), Cut(3, 4)], start_s=1.5, end_s=3.5)
-    assert [(cut.start_s, cut.end_s) for cut in recording.cuts] == [(1.5, 2.0), (3.0, 3.5)]
+    assert [(cut.start_s, cut.end_s) for cut in recording.spans] == [(1.5, 2.0), (3.0, 3.5)]
     assert len(recording.warnings) == 2
     with pytest.raises(CutsError, match=r"1 cut is outside of its sound from 1\.20 s to 4\.00 s"):
         read(tmp_path, data, cuts=[Cut(0, 1)], start_s=1.2)

@@ -14,7 +14,7 @@ import pytest
 import soundfile
 
 from specdec_cli.audio import AudioPiece, Recording, open_recording
-from specdec_cli.audio.sound import Sound
+from specdec_cli.audio.sound import SoundPart
 from specdec_cli.errors import AudioContentError, AudioDecodeError, TooLongError
 from specdec_cli.inputs.recording import InputFile
 from tests.audio.encode import Samples, healthy, sndfile_bytes, tone, wav_bytes
@@ -35,7 +35,7 @@ def test_what_fits_is_one_piece_and_not_decoded_again(seconds, tmp_path):
     recording = recorded(tmp_path, samples, window_s=30)
     Path(recording.path).unlink()
     (only,) = recording.pieces()
-    assert len(recording.cuts) == 1
+    assert len(recording.spans) == 1
     assert (only.start_s, only.end_s, only.fault) == (0.0, seconds, None)
     assert np.array_equal(only.samples, samples[:, 0])
 
@@ -47,7 +47,7 @@ def test_what_does_not_fit_or_is_to_be_is_cut_at_its_pauses(window_s, at_pauses,
     path = saved(tmp_path, sndfile_bytes(samples, 16000, "wav"))
     first, second = open_recording(path, window_s=window_s, at_pauses=at_pauses).pieces()
     assert (first.start_s, first.end_s, second.start_s, second.end_s) == pytest.approx((1.0, 3.0, 4.0, 5.5), abs=0.2)
-    assert len(open_recording(path, window_s=30.0).cuts) == 1
+    assert len(open_recording(path, window_s=30.0).spans) == 1
     with pytest.raises(AudioContentError, match="no utterances between pauses") as raised:
         recorded(tmp_path, tone(31.0), window_s=30)
     assert "audio.segment" in (raised.value.hint or "")
@@ -55,8 +55,8 @@ def test_what_does_not_fit_or_is_to_be_is_cut_at_its_pauses(window_s, at_pauses,
 
 def test_pauses_are_found_in_the_pass_that_checks_the_samples(tmp_path, monkeypatch):
     samples = np.concatenate([voice(0, 3.0), np.zeros(16000, np.float32), voice(1, 2.0)])[:, None]
-    passes, read = list[str](), Sound.__iter__
-    monkeypatch.setattr(Sound, "__iter__", lambda sound: passes.append(sound.path) or read(sound))
+    passes, read = list[str](), SoundPart.__iter__
+    monkeypatch.setattr(SoundPart, "__iter__", lambda sound: passes.append(sound.path) or read(sound))
     assert len(recorded(tmp_path, samples, window_s=4.0).cuts) == 2
     assert len(passes) == 1
     samples[4 * RATE + 100] = np.nan
@@ -70,7 +70,7 @@ def test_pieces_are_equal_complete_and_never_too_long(seconds, piece_s, tmp_path
     samples = tone(seconds)[:, 0]
     recording = recorded(tmp_path, samples[:, None], window_s=10, piece_s=piece_s)
     pieces = list(recording.pieces())
-    assert len(pieces) == len(recording.cuts)
+    assert len(pieces) == len(recording.spans)
     assert np.array_equal(np.concatenate([p.samples for p in pieces]), samples)
     lengths = [len(p.samples) for p in pieces]
     assert max(lengths) <= piece_s * 16000 + 1e-6
@@ -130,7 +130,7 @@ list(open_recording(sys.argv[1], window_s=30, piece_s=30).pieces())
 before = peak_mb()
 try:
     recording = open_recording(sys.argv[2], window_s=30, piece_s=30 if sys.argv[3] == "equal" else None)
-    print(len(recording.cuts), sum(len(piece.samples) for piece in recording.pieces()))
+    print(len(recording.spans), sum(len(piece.samples) for piece in recording.pieces()))
 except AudioContentError as error:
     print(error.message)
 print(peak_mb() - before)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from specdec_cli.audio import Cut, Recording, from_samples, open_recording, paths
-from specdec_cli.audio.sound import Sound
+from specdec_cli.audio.sound import SoundPart
 from specdec_cli.errors import (
     AudioContentError,
     AudioDecodeError,
@@ -190,7 +190,7 @@ def test_times_count_from_the_start_of_the_file(container, codec, tmp_path):
     assert "no sound before" in " ".join(recording.warnings)
     cut = open_recording(path, window_s=30.0, cuts=[Cut(3.5, 4.5)])
     part = open_recording(path, window_s=30.0, start_s=3.5)
-    assert (cut.cuts[0].start_s, part.cuts[0].start_s) == (3.5, 3.5)
+    assert (cut.spans[0].start_s, part.spans[0].start_s) == (3.5, 3.5)
     assert part.duration_s == pytest.approx(1.5, abs=0.1)
     with pytest.raises(CutsError, match="1 cut is outside of its sound"):
         open_recording(path, window_s=30.0, cuts=[Cut(0.5, 2.5)])
@@ -261,8 +261,8 @@ def test_the_longest_recording(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("extension", few(["wav", "flac", "ogg", "mp3", "m4a", "webm"], 2))
 def test_no_more_is_decoded_than_may_be_taken(extension, tmp_path, monkeypatch):
-    made, start = list[Sound](), Sound.__init__
-    monkeypatch.setattr(Sound, "__init__", lambda sound, *given: made.append(sound) or start(sound, *given))
+    made, start = list[SoundPart](), SoundPart.__init__
+    monkeypatch.setattr(SoundPart, "__init__", lambda sound, *given: made.append(sound) or start(sound, *given))
     path = saved(tmp_path, healthy(extension, 60.0), f"long.{extension}")
     with pytest.raises(TooLongError, match="lasts longer than 2 s"):
         open_recording(path, window_s=30.0, start_s=1.0, longest_s=2.0)

@@ -22,11 +22,11 @@ def test_cuts_are_found_by_path_and_then_by_name(tmp_path):
     cuts = Cuts.read(written(tmp_path, "c.csv", table))
     names = ("/x/ann/1.flac", "/x/bob/1.flac", "my talk.flac", "Gespra\u0308ch.flac", "talk.v2.wav")
     for recording, start in zip(names, (0, 2, 4, 6, 8), strict=True):
-        assert [cut.start_s for cut in cuts.of(recording)] == [start], recording
+        assert [cut.start_s for cut in cuts.of_recording(recording)] == [start], recording
     with pytest.raises(CutsError, match=r"may be (ann/1\.flac or bob/1|bob/1 or ann/1\.flac)"):
-        cuts.of("/x/eve/1.flac")
+        cuts.of_recording("/x/eve/1.flac")
     with pytest.raises(CutsError, match="has no cuts"):
-        cuts.of("talk.wav")
+        cuts.of_recording("talk.wav")
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,9 @@ def test_cuts_are_found_by_path_and_then_by_name(tmp_path):
 def test_cuts_that_name_no_recording_are_of_one(tmp_path, name, text):
     cuts = Cuts.read(written(tmp_path, name, text))
     cuts.expect(["x/other.wav", "./x/other.wav"])
-    assert [cut.text for cut in cuts.of("x/other.wav")] == ["hi"]
+    assert [cut.text for cut in cuts.of_recording("x/other.wav")] == ["hi"]
     with pytest.raises(CutsError, match="does not say which of the 2 recordings"):  # asked for without being expected
-        Cuts.of(cuts, "x/another.wav")
+        Cuts.of_recording(cuts, "x/another.wav")
 
     cuts = Cuts.read(tmp_path / name)
     with pytest.raises(ReferencesError, match="does not say which of the 2 recordings its cuts are of"):
@@ -51,9 +51,9 @@ def test_cuts_that_name_no_recording_are_of_one(tmp_path, name, text):
 
     cuts = Cuts.read(tmp_path / name)
     cuts.expect(["x/other.wav", "x/talk.wav"])
-    assert [cut.text for cut in cuts.of("x/talk.wav")] == ["hi"]
+    assert [cut.text for cut in cuts.of_recording("x/talk.wav")] == ["hi"]
     with pytest.raises(CutsError, match="has no cuts of") as caught:
-        cuts.of("x/other.wav")
+        cuts.of_recording("x/other.wav")
     assert "It has cuts of talk" in caught.value.hint
 
     with pytest.raises(ReferencesError, match=r"may be x/talk\.wav or y/talk\.wav"):
@@ -65,11 +65,11 @@ def test_a_folder_has_a_file_for_each_recording(tmp_path):
         written(tmp_path, name, SRT.replace("0,700", "0,100") if "bob" in name else SRT)
     cuts = Cuts.read(tmp_path)
     cuts.expect(["talk.wav", "in/ann/1.wav", "in/bob/1.wav"])
-    found = [cuts.of(name)[0].start_s for name in ("talk.wav", "in/ann/1.wav", "in/bob/1.wav")]
+    found = [cuts.of_recording(name)[0].start_s for name in ("talk.wav", "in/ann/1.wav", "in/bob/1.wav")]
     assert found == [0.7, 0.7, 0.1]
     for name, said in (("one.wav", "0 files of cuts for one.wav"), ("two.wav", "2 files of cuts for two.wav")):
         with pytest.raises(AudioContentError, match=said):
-            cuts.of(str(tmp_path / name))
+            cuts.of_recording(str(tmp_path / name))
 
 
 @pytest.mark.parametrize("names", [("in/talk.wav", "in/talk.flac"), ("talk.mp4", "talk.wav")])
@@ -101,7 +101,7 @@ def test_cuts_that_may_be_of_two_recordings_are_of_none(tmp_path, name):
     cuts = Cuts.read(tmp_path if name.endswith("srt") else tmp_path / name)
     cuts.expect(["in/ann/1.wav", "in/bob/1.wav", "in/bob/2.wav"])
     with pytest.raises(AudioContentError, match=r"^1 of .* may be in/ann/1\.wav or in/bob/1\.wav"):
-        cuts.of("in/bob/1.wav")
+        cuts.of_recording("in/bob/1.wav")
 
 
 def test_what_transcripts_say_of_cuts_has_no_folder_of_the_machine(tmp_path, monkeypatch):
@@ -117,5 +117,5 @@ def test_channels_of_rttm_count_where_a_recording_has_two(tmp_path):
     """Most tools write channel 1 for any recording."""
     lines = (f"SPEAKER {name} {n} 0 1 <NA> <NA> a <NA> <NA>\n" for name, n in (("x", 1), ("x", 2), ("y", 1)))
     cuts = Cuts.read(written(tmp_path, "c.rttm", "".join(lines)))
-    assert [cut.channel for cut in cuts.of("x.wav")] == [0, 1]
-    assert [cut.channel for cut in cuts.of("y.wav")] == [None]
+    assert [cut.channel for cut in cuts.of_recording("x.wav")] == [0, 1]
+    assert [cut.channel for cut in cuts.of_recording("y.wav")] == [None]

@@ -24,7 +24,7 @@ def read(name: str, kind: str, *, strict: bool = False) -> tuple[str, list[str]]
     """What a file says, and the sentences about it."""
     if kind == "cuts":
         cuts = Cuts.read(FILES / name, strict=strict)
-        return " | ".join(part(cut) for cut in cuts.of("/somewhere/talk.wav")), cuts.skips.sentences()
+        return " | ".join(part(cut) for cut in cuts.of_recording("/somewhere/talk.wav")), cuts.skips.sentences()
     manifest = read_manifest(FILES / name, strict=strict)
     parts = (f"{Path(item.path).relative_to(FILES)} {part(item)}".strip() for item in manifest)
     return " | ".join(parts), manifest.skips.sentences()
