@@ -97,7 +97,7 @@ class DecodingConfig(ScoringConfig, BlockConfig):
     closing: Toggle = setting(
         "auto", "end before a sentence to the listener, escalate refusals; auto: on, but for the mini pair"
     )
-    loop_period: int = setting(8, "a run of up to so many tokens, three times in a row, is a loop; 0: off", ge=0, le=64)
+    loop_period: int = setting(8, "up to so many tokens, three times in a row, are a repetition; 0: off", ge=0, le=64)
     cloud_prefill: Literal["lazy", "early", "overlap"] = setting(
         "lazy",
         "the cloud encodes a clip at its first call (lazy), before the edge (early), or beside it (overlap)",

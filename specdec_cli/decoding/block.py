@@ -94,7 +94,7 @@ class Block:
 
     @property
     def escalated(self) -> bool:
-        """Whether a gate, a loop or a refusal sent the block to the cloud.
+        """Whether a gate, a repetition or a refusal sent the block to the cloud.
 
         Text that the cloud writes because the edge failed is no escalation.
         """
@@ -123,11 +123,9 @@ class Drafter(Protocol):
     def propose(
         self, text_ids: Sequence[int], k: int, state: GateState, enough: Enough | None = None, top_k: int | None = None
     ) -> Draft:
-        """Up to `k` tokens that continue `text_ids`; fewer if a token ends it, the gate stops drafting, or
-        `enough` is true.
+        """At most `k` tokens after a text; fewer if one ends it, the gate stops drafting, or `enough` is true.
 
-        `top_k`: sample from so many most likely tokens, to break out of a loop. Raises EdgeError if a server
-        fails.
+        `top_k`: sample from so many most likely tokens, to leave a repetition. Raises EdgeError if a server fails.
         """
 
     def close(self) -> None:

@@ -193,7 +193,7 @@ class NextScores:
                 self._read += read(self._rows[len(self._read) :], JUDGED if self.bans else 0)
 
     def _judge(self, text_ids: Sequence[int], bans: Bans, end: int) -> None:
-        """Lets the sound ban tokens in the rows before `end`, which follow prefixes of `text_ids`, each by its prefix.
+        """Lets the sound ban tokens in the rows before `end`, each by the prefix of `text_ids` that it follows.
 
         One fetch takes what it judges of all kept rows; there is another one where it bans a row's most likely token.
         A row that is not finite stays: a text that needs it fails.

@@ -48,7 +48,7 @@ class Round(Record):
     gate_values: tuple[Figure, ...]
     """the gate's own figure per drafted token, in its unit"""
     escalated: bool
-    """whether a gate, a loop or a refusal sent the block to the cloud"""
+    """whether a gate, a repetition or a refusal sent the block to the cloud"""
     reason: Reason | None
     """why the cloud got the block; null if it did not, or only because no edge can write it"""
     accepted: Annotated[int, Field(ge=0)]
