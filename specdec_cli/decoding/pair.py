@@ -168,33 +168,43 @@ class Pair:
         """
         (edge_prompt, cloud_prompt), mode, settings = prompts, config.decoding.mode, config.decoding
         drafts_end, text_ends = self.ends(mode)
-        bans = grounding if grounding is not None and grounding.attributes else None
-        banned = None if bans is None else bans.banned
-        here = partial(self.next_scores, config, engine=engine, instruction=instruction, bans=banned)
-        there = partial(RemoteClip, config=config, vocab_size=self.vocab_size, top_n=top_n, grounding=bans)
         gate = replace(gate or Gate.of(config), generator=gate_generator(config, edge_prompt))
-        drafter: Drafter | None = None
-        verifier: Verifier | None = None
-        if mode != "cloud":
-            assert self.edge is not None and edge_prompt is not None  # noqa: PT018  # the mode loaded it
-            if self.edge.is_remote:
-                summed = synonyms if gate.name == "class-entropy" else NO_SYNONYMS
-                drafter = self.edge.drafter(there(lambda: edge_prompt, stop_ids=drafts_end, synonyms=summed))
+        bans = grounding if grounding is not None and grounding.attributes else None
+        clip = partial(RemoteClip, config=config, vocab_size=self.vocab_size, top_n=top_n, grounding=bans)
+        drafter, verifier = self._remote_roles(config, prompts, clip, gate, synonyms) if self.remotes else (None, None)
+        banned = None if bans is None else bans.banned
+        scores = partial(self.next_scores, config, engine=engine, instruction=instruction, bans=banned)
+        if mode != "cloud" and self.local("edge") is not None:
+            assert edge_prompt is not None  # the mode uses it
+            drafter = LocalDrafter(scores("edge", edge_prompt, drafts_end), top_n)
+        if mode != "edge" and self.local("cloud") is not None:
+            assert cloud_prompt is not None
+            of_cloud = cache(lambda: scores("cloud", cloud_prompt(), text_ends))
+            if mode == "cloud":  # it writes alone
+                drafter = LocalDrafter(of_cloud(), top_n)
             else:
-                drafter = LocalDrafter(here("edge", edge_prompt, drafts_end), top_n)
-        if mode != "edge":
-            assert self.cloud is not None and cloud_prompt is not None  # noqa: PT018
-            if self.cloud.is_remote:
-                verifier = self.cloud.verifier(there(cloud_prompt, stop_ids=text_ends, synonyms=synonyms))
-            elif mode == "cloud":  # a loaded cloud that writes alone drafts
-                drafter = LocalDrafter(here("cloud", cloud_prompt(), text_ends), top_n)
-            else:
-                opened = cache(lambda: here("cloud", cloud_prompt(), text_ends))
-                verifier = LocalVerifier(opened, settings.rules, settings.max_new_tokens, top_n, synonyms)
-                if settings.cloud_prefill == "overlap":
-                    opened()  # the engine closes the sessions that the clip's own thread opens
+                verifier = LocalVerifier(of_cloud, settings.rules, settings.max_new_tokens, top_n, synonyms)
+            if settings.cloud_prefill == "overlap":
+                of_cloud()  # the engine closes the sessions that the clip's own thread opens
         ahead = PrefillAhead(settings.cloud_prefill, nullcontext if engine is None else engine.step_aside)
         return Loop(drafter, verifier, gate, self._stop_rules(config, text_ends, language), settings, ahead, top_n)
+
+    def _remote_roles(
+        self, config: Config, prompts: Prompts, clip: Callable[..., RemoteClip], gate: Gate, synonyms: Synonyms
+    ) -> tuple[Drafter | None, Verifier | None]:
+        """What drafts and what verifies in a mode, if it is remote; `clip` makes what its server needs."""
+        (edge_prompt, cloud_prompt), mode, edge, cloud = prompts, config.decoding.mode, self.edge, self.cloud
+        drafts_end, text_ends = self.ends(mode)
+        drafter: Drafter | None = None
+        verifier: Verifier | None = None
+        if mode != "cloud" and edge is not None and edge.is_remote:
+            assert edge_prompt is not None  # the mode uses it
+            summed = synonyms if gate.name == "class-entropy" else NO_SYNONYMS
+            drafter = edge.drafter(clip(lambda: edge_prompt, stop_ids=drafts_end, synonyms=summed))
+        if mode != "edge" and cloud is not None and cloud.is_remote:
+            assert cloud_prompt is not None
+            verifier = cloud.verifier(clip(cloud_prompt, stop_ids=text_ends, synonyms=synonyms))
+        return drafter, verifier
 
     def _stop_rules(self, config: Config, text_ends: tuple[int, ...], language: Language | None) -> StopRules:
         """Where a text ends, apart from its models."""
