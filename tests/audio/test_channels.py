@@ -87,7 +87,7 @@ def test_a_recording_of_one_channel_is_read_for_any(tmp_path):
     told = read(tmp_path, mono, channel=2).warnings[0]
     assert "has one channel, which is read in place of channel 2" in told
     several = read(tmp_path, mono, cuts=[Cut(0.0, 0.5, channel=0), Cut(0.5, 1, channel=1)])
-    assert [cut.channel for cut in several.cuts] == [None, None]
+    assert [cut.channel for cut in several.spans] == [None, None]
     (told,) = several.warnings
     assert "2 cuts are on one of several channels, but it has one channel, which is read (0 s to 0.5 s; " in told
     assert read(tmp_path, mono, cuts=[Cut(0.0, 0.5, channel=0)]).warnings == ()

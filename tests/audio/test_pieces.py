@@ -57,7 +57,7 @@ def test_pauses_are_found_in_the_pass_that_checks_the_samples(tmp_path, monkeypa
     samples = np.concatenate([voice(0, 3.0), np.zeros(16000, np.float32), voice(1, 2.0)])[:, None]
     passes, read = list[str](), SoundPart.__iter__
     monkeypatch.setattr(SoundPart, "__iter__", lambda sound: passes.append(sound.path) or read(sound))
-    assert len(recorded(tmp_path, samples, window_s=4.0).cuts) == 2
+    assert len(recorded(tmp_path, samples, window_s=4.0).spans) == 2
     assert len(passes) == 1
     samples[4 * RATE + 100] = np.nan
     with pytest.raises(AudioContentError, match="NaN"), np.errstate(all="raise"):

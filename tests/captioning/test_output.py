@@ -110,7 +110,7 @@ def test_a_text_that_looks_like_rounds_is_no_end(tmp_path):
     lines: list[Line] = []
     with Output(path, lambda line: lines.append(line) or ()):
         assert [line.head.caption for line in lines] == [tricky.caption, "A calm voice."]
-        assert lines[0].head.prompt == tricky.instruction
+        assert lines[0].head.prompt == tricky.prompt
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_run_that_writes_nothing_leaves_no_file(tmp_path):
 def terms(**changes: object) -> Check:
     asked = changes.pop("asked", lambda _: ("en", "Describe."))
     flags = {"decoding.mode": "edge", "edge.model": "edge", **changes.pop("flags", {})}
-    known = {"language": None, "prompt": None, "settings": {**SETTINGS, "stop_strings": ()}, **changes}
+    known = {"language": None, "instruction": None, "settings": {**SETTINGS, "stop_strings": ()}, **changes}
     return accepting(SharedFields(load_config("mini", flags=flags).config, **known), asked)
 
 

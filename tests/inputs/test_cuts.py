@@ -82,17 +82,17 @@ def test_recordings_that_differ_by_their_ending_alone_need_a_row_with_it(tmp_pat
     other.expect(names)
     for name in names:
         with pytest.raises(CutsError, match="may be talk"):
-            bare.of(name)
+            bare.of_recording(name)
         with pytest.raises(CutsError, match="may be talk"):
-            other.of(name)
+            other.of_recording(name)
     own = Cuts.read(written(tmp_path, "own.csv", "file,start,end\ntalk.wav,0,1\n"))
     own.expect(names)
     for name in names:
         if name.endswith(".wav"):
-            assert own.of(name)
+            assert own.of_recording(name)
         else:
             with pytest.raises(CutsError, match="has no cuts"):
-                own.of(name)
+                own.of_recording(name)
 
 
 @pytest.mark.parametrize("name", ["1.srt", "1.rttm"])
@@ -108,9 +108,9 @@ def test_what_transcripts_say_of_cuts_has_no_folder_of_the_machine(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     written(tmp_path, "cuts/talk.srt", "00:00:01,000 --> 00:00:02,000\nhi\n")
     for given in (tmp_path / "cuts", tmp_path / "cuts" / "talk.srt"):
-        assert [cut.place for cut in Cuts.read(given).of("talk.wav")] == ["cuts/talk.srt, line 1"]
+        assert [cut.place for cut in Cuts.read(given).of_recording("talk.wav")] == ["cuts/talk.srt, line 1"]
     with pytest.raises(AudioContentError, match=r"^cuts has 0 files of cuts for other\.wav"):
-        Cuts.read(tmp_path / "cuts").of("other.wav")
+        Cuts.read(tmp_path / "cuts").of_recording("other.wav")
 
 
 def test_channels_of_rttm_count_where_a_recording_has_two(tmp_path):

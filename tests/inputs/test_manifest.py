@@ -50,7 +50,7 @@ def test_a_table_and_json_lines_say_the_same(tmp_path):
 )  # fmt: skip
 def test_one_table_is_a_manifest_and_cuts(tmp_path, header):
     items = read(tmp_path / "t.csv", f"{header}\na.wav,0.5,1,ann,hi\na.wav,1,2,bob,ho\n")
-    cuts = Cuts.read(tmp_path / "t.csv").of("a.wav")
+    cuts = Cuts.read(tmp_path / "t.csv").of_recording("a.wav")
     assert [item.id for item in items] == ["a-0000500-0001000", "a-0001000-0002000"]
     for found in (items, cuts):
         said = [(each.start_s, each.end_s, each.speaker, each.text) for each in found]

@@ -95,5 +95,5 @@ def test_cuts_of_lhotse(tmp_path, monkeypatch):
 def test_labels_of_audacity(tmp_path):
     (tmp_path / "labels.txt").write_text("0.700000\t1.500000\thi\n\\\t100.0\t200.0\n2.000000\t3.000000\tyou\n")
     subprocess.run(recipe("audacity"), shell=True, check=True, cwd=tmp_path)
-    cuts = Cuts.read(tmp_path / "talk.tsv", strict=True).of("talk.wav")
+    cuts = Cuts.read(tmp_path / "talk.tsv", strict=True).of_recording("talk.wav")
     assert [(cut.start_s, cut.end_s, cut.text) for cut in cuts] == [(0.7, 1.5, "hi"), (2.0, 3.0, "you")]
