@@ -55,7 +55,7 @@ def test_each_leaves_out_what_says_nothing(tmp_path):
         (steady, "has no utterances between pauses on channel 2"),
     ):
         recording = read(tmp_path, together(talk, second), channel="each")
-        assert [cut.channel for cut in recording.cuts] == [0]
+        assert [cut.channel for cut in recording.spans] == [0]
         assert said in recording.warnings[0]
 
 

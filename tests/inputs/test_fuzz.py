@@ -127,7 +127,7 @@ TABLES: Final = tuple(name for name in SPELLINGS if name.endswith((".csv", ".tsv
 
 def of_cuts(path: Path) -> tuple[list[tuple[Any, ...]], Any]:
     read = Cuts.read(path)
-    return sorted(map(_part, read.of("/x/talk.wav"))), read.skips
+    return sorted(map(_part, read.of_recording("/x/talk.wav"))), read.skips
 
 
 def of_manifest(path: Path) -> tuple[list[tuple[Any, ...]], Any]:
