@@ -15,7 +15,7 @@ from specdec_cli.audio.levels import MIN_DURATION_S, SampleStatistics
 from specdec_cli.audio.paths import audio_error, opened, stamp
 from specdec_cli.audio.pauses import PauseCutter
 from specdec_cli.audio.samples import Cut, Floats, OpenedFile
-from specdec_cli.audio.sound import Columns, Excerpt, Selection, SoundPart, listed
+from specdec_cli.audio.sound import Columns, Excerpt, ExcerptSound, Selection, listed
 from specdec_cli.errors import AudioDecodeError, CutsError
 from specdec_cli.text import plain
 from specdec_cli.times import MOST_S
@@ -38,7 +38,7 @@ class FirstPass:
         warnings: sentences.
     """
 
-    def __init__(self, library: Library, sound: SoundPart, window_s: float, *, at_pauses: bool) -> None:
+    def __init__(self, library: Library, sound: ExcerptSound, window_s: float, *, at_pauses: bool) -> None:
         columns, rate = sound.columns, sound.sampling_rate
         self.library, self.sound, self.warnings = library, sound, list[str]()
         self.statistics = {name: SampleStatistics(rate) for name in columns}
@@ -135,7 +135,7 @@ def decoded_again(
     with opened(path) as file, ExitStack() as stack:
         require_unchanged(path, file, before)
         if (source := library(path, file, stack, part.start_s, part.track)) is not None:
-            yield from SoundPart(path, source, part, columns)
+            yield from ExcerptSound(path, source, part, columns)
 
 
 def require_unchanged(path: str, file: FileIO, before: tuple[int, ...]) -> None:
@@ -164,7 +164,7 @@ def decode_with_first_library(
                 if not 1_000 <= source.rate <= 768_000:
                     raise refused(path, f"cannot be decoded: its header has a sampling rate of {source.rate:,} Hz")
                 source.suspected = suspected
-                sound = SoundPart(path, source, part, columns(source))
+                sound = ExcerptSound(path, source, part, columns(source))
                 found = FirstPass(library, sound, window_s, at_pauses=at_pauses)
                 for chunk in sound:
                     found.add(chunk)

@@ -11,7 +11,7 @@ from specdec_cli.audio.first_pass import FirstPass
 from specdec_cli.audio.levels import MIN_DURATION_S
 from specdec_cli.audio.paths import audio_error
 from specdec_cli.audio.samples import Cut, OpenedFile
-from specdec_cli.audio.sound import Columns, Selection, SoundPart, listed
+from specdec_cli.audio.sound import Columns, ExcerptSound, Selection, listed
 from specdec_cli.errors import AudioContentError, CutsError
 from specdec_cli.text import plain
 from specdec_cli.times import MOST_S
@@ -128,7 +128,7 @@ def _on(channels: Iterable[Selection], cuts: Iterable[Cut], speakers: int) -> It
             yield cut if alike else replace(cut, channel=channel, speaker=known)
 
 
-def _equal(sound: SoundPart, piece_s: float | None) -> list[Cut]:
+def _equal(sound: ExcerptSound, piece_s: float | None) -> list[Cut]:
     """The fewest equal pieces of at most `piece_s` seconds; None: one piece."""
     total, rate = sound.length, sound.sampling_rate
     longest = math.inf if piece_s is None else math.floor(piece_s * rate + _ROUNDING)
@@ -140,7 +140,7 @@ def _equal(sound: SoundPart, piece_s: float | None) -> list[Cut]:
 @dataclass(slots=True)
 class _Given:
     cutting: Cutting
-    sound: SoundPart
+    sound: ExcerptSound
     name: str  # of the recording, for messages
     default: Sequence[Selection]  # channels for cuts that name none
     _named: frozenset[Selection] = frozenset()  # channels that cuts name

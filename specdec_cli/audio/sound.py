@@ -42,7 +42,7 @@ class Excerpt(NamedTuple):
     longest_s: float = math.inf  # longest part that is accepted
 
 
-class SoundPart:
+class ExcerptSound:
     """A part of an open recording, for one pass over it.
 
     Attributes:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from specdec_cli.audio import Cut, Recording, from_samples, open_recording, paths
-from specdec_cli.audio.sound import SoundPart
+from specdec_cli.audio.sound import ExcerptSound
 from specdec_cli.errors import (
     AudioContentError,
     AudioDecodeError,
@@ -261,8 +261,8 @@ def test_the_longest_recording(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("extension", few(["wav", "flac", "ogg", "mp3", "m4a", "webm"], 2))
 def test_no_more_is_decoded_than_may_be_taken(extension, tmp_path, monkeypatch):
-    made, start = list[SoundPart](), SoundPart.__init__
-    monkeypatch.setattr(SoundPart, "__init__", lambda sound, *given: made.append(sound) or start(sound, *given))
+    made, start = list[ExcerptSound](), ExcerptSound.__init__
+    monkeypatch.setattr(ExcerptSound, "__init__", lambda sound, *given: made.append(sound) or start(sound, *given))
     path = saved(tmp_path, healthy(extension, 60.0), f"long.{extension}")
     with pytest.raises(TooLongError, match="lasts longer than 2 s"):
         open_recording(path, window_s=30.0, start_s=1.0, longest_s=2.0)
