@@ -135,9 +135,9 @@ def test_what_cannot_be_read_is_refused(tmp_path):
 
 
 def test_no_caption_can_make_reading_slow():
-    start = time.process_time()
-    Lexicon.read().labels("不" * 5000 + "语速" * 1000 + "快" * 1000, "zh")
-    Lexicon.read().labels("neither too " * 5000 + "no signs " * 1000, "en")
+    start, lexicon = time.process_time(), Lexicon.shipped()
+    lexicon.labels("不" * 5000 + "语速" * 1000 + "快" * 1000, "zh")
+    lexicon.labels("neither too " * 5000 + "no signs " * 1000, "en")
     assert time.process_time() - start < 5
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
+from transformers import GenerationConfig
+
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.int4 import PackedLinear, pack, packable
@@ -164,6 +166,36 @@ def ends_case(number: int, gate: str | None = None) -> Case:
         return model
 
     return replace(case, pair=Pair.of(ending(case.edge), ending(case.cloud)))
+
+
+OPEN: Final = ("repetition_penalty", "no_repeat_ngram", "min_new_tokens")
+SUGGESTED: Final[tuple[Mapping[str, Any], ...]] = (
+    {"repetition_penalty": 1.5},
+    {"repetition_penalty": 0.7},
+    {"no_repeat_ngram_size": 1},
+    {"min_new_tokens": 9},
+    {"suppress_tokens": list(range(0, 256, 2))},
+    {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2, "min_new_tokens": 6, "suppress_tokens": [5, 300, 400]},
+)
+
+
+@cache
+def suggesting(at: int) -> AudioLM:
+    """A model whose checkpoint's generation_config.json suggests settings; the weights are always the same."""
+    module = tiny_module(31)
+    ends = [module.generation_config.eos_token_id, *range(3, 256, 29)]
+    module.generation_config = GenerationConfig(eos_token_id=ends, pad_token_id=257, **SUGGESTED[at])
+    return as_audio_lm(module, f"suggesting-{at}")
+
+
+def suggested_case(number: int, **fixed: Any) -> Case:
+    """A pair whose checkpoints suggest settings, each its own; the case gives some of them, and leaves others open."""
+    rng = random.Random(f"suggested {number}")
+    edge, cloud = (suggesting(rng.randrange(len(SUGGESTED))) for _ in range(2))
+    left_open = {name: None for name in OPEN if rng.random() < 0.8}
+    case = make_case(number, loop_period=0, max_new_tokens=12, **left_open, **fixed)
+    prompts = (model.processor.prompt(case.edge_prompt.waveform, "say how") for model in (edge, cloud))
+    return Case(number, Pair.of(edge, cloud), *prompts, case.given)
 
 
 def closing(case: Case, **more: Any) -> Case:

@@ -69,6 +69,13 @@ def guesses_that_stand_and_fall(ran: Sequence[Case]) -> None:
         assert (2 * stood > tried) == (memory == "right"), memory
 
 
+def suggestions_that_count(ran: Sequence[Case]) -> None:
+    """Texts that are others where every setting is given."""
+    given = {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
+    texts = [(case.ran[-1][1].token_ids, case.but(**given).decode()[1].token_ids) for case in ran]
+    assert sum(one != other for one, other in texts) > len(texts) / 4
+
+
 def captions_that_close(ran: Sequence[Case]) -> None:
     assert Counter(finished.finish_reason for case in ran for _, finished in case.ran)["closing"] > 5
 

@@ -1,9 +1,9 @@
 """Errors that are planted on purpose, to see that the laws find them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import torch
@@ -12,10 +12,32 @@ from transformers.cache_utils import Cache
 from specdec_cli.decoding.guesses import GuessTable
 from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.decoding.rows import RowFigures
+from specdec_cli.decoding.scores import History
+from specdec_cli.labels.class_words import ClassWords, Naming
+from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.session import Session
 from specdec_cli.models.slots import LayerMemory, Slots
+from specdec_cli.prompts import Language
+from specdec_cli.types import Candidates
+from tests.laws.tolerance import LawBroken
 
 NOISE = 1e-3
+Tried = TypeVar("Tried")
+
+
+def found(
+    check: Callable[[Tried], object], plant: Callable[[Tried], AbstractContextManager[None]], cases: Iterable[Tried]
+) -> bool:
+    """Whether the check of a law finds an error that is planted, in one of the cases."""
+    for number, case in enumerate(cases, start=1):
+        try:
+            with plant(case):
+                check(case)
+        except LawBroken as broken:
+            print(number, broken)
+            return True
+    return False
 
 
 @contextmanager
@@ -135,4 +157,75 @@ def stale_input() -> Iterator[None]:
         return slots._inputs[shape.clips, shape.tokens].clone() if stale else padded(slots, rows, shape)
 
     with patch.object(Slots, "_padded", wrong):
+        yield
+
+
+@contextmanager
+def misfed() -> Iterator[None]:
+    """Feeds the model another token than the one that was chosen."""
+    step = Session.step
+    with patch.object(Session, "step", lambda session, token: step(session, token ^ 1)):
+        yield
+
+
+@contextmanager
+def unfollowed() -> Iterator[None]:
+    """Leaves what only the device knows out of the history that penalties read."""
+    follow = History.follow
+
+    def wrong(history: History, text: Sequence[int], last: torch.Tensor | None = None) -> None:
+        follow(history, text, None if last is None else last * 0)
+
+    with patch.object(History, "follow", wrong):
+        yield
+
+
+@contextmanager
+def banned_noun() -> Iterator[None]:
+    """Judges what follows a word for that word: its noun."""
+    naming = ClassWords._naming
+
+    def wrong(words: ClassWords, text: tuple[int, ...], token: int, language: Language) -> Naming:
+        found = naming(words, text, token, language)
+        return naming(words, text[:-1], text[-1], language) if text and not found else found
+
+    with patch.object(ClassWords, "_naming", wrong):
+        yield
+
+
+@contextmanager
+def stale_history() -> Iterator[None]:
+    """Judges a row by the history of the row before it."""
+    banned = Grounding.banned
+
+    def wrong(sound: Grounding, text: Sequence[int], likeliest: Candidates) -> frozenset[int]:
+        return banned(sound, text[:-1], likeliest)
+
+    with patch.object(Grounding, "banned", wrong):
+        yield
+
+
+@contextmanager
+def row_behind_a_guess() -> Iterator[None]:
+    """Takes new rows for judged ones, where rows behind a guess were."""
+    keep = NextScores._keep
+
+    def wrong(scores: NextScores, *given: Any) -> None:
+        judged = scores._judged
+        keep(scores, *given)
+        scores._judged = min(judged, len(scores._rows))
+
+    with patch.object(NextScores, "_keep", wrong):
+        yield
+
+
+@contextmanager
+def ban_of_the_edge() -> Iterator[None]:
+    """Applies to the cloud what was banned for the edge after the same text."""
+    banned, known = Grounding.banned, dict[tuple[int, ...], frozenset[int]]()
+
+    def wrong(sound: Grounding, text: Sequence[int], likeliest: Candidates) -> frozenset[int]:
+        return known.setdefault(tuple(text), banned(sound, text, likeliest))
+
+    with patch.object(Grounding, "banned", wrong):
         yield

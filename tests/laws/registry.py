@@ -31,6 +31,7 @@ from tests.laws.makers import (
     sampled_case,
     sampled_edge_case,
     sampled_hybrid_case,
+    suggested_case,
 )
 
 
@@ -66,6 +67,12 @@ LAWS: Final[dict[str, Law]] = {
     "ends, edge": Law(partial(ends_case, gate="never"), edge_law, 420_000, 0.15),
     "ends, cloud": Law(partial(ends_case, gate="always"), cloud_law, 410_000, 0.15),
     "ends, reference": Law(ends_case, reference_law, 430_000, 0.15),
+    # a setting that is left open is as the checkpoint suggests, of each model its own; one that is given wins
+    "suggested, edge": Law(partial(suggested_case, mode="edge"), edge_law, 96_000, 0.1, occur.suggestions_that_count),
+    "suggested, cloud": Law(
+        partial(suggested_case, mode="lossless"), cloud_law, 96_000, 0.1, occur.suggestions_that_count
+    ),
+    "suggested, reference": Law(partial(suggested_case, mode="hybrid"), reference_law, 96_200, 0.1),
     # a caption ends where it stops describing
     "closing, edge": Law(
         lambda number: closing(edge_case(number), mode="edge"), closing_law, 0, 0.2, occur.captions_that_close

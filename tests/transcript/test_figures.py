@@ -7,8 +7,10 @@ from specdec_cli.decoding.length import MOST_DEFERRED
 from specdec_cli.transcript.recorder import timing, totals
 from specdec_cli.types import ModelWork, Source
 from tests.mini_pair import MODES
+from tests.tiers import named
 
-CASES = [f"{mode}-{language}" for mode in MODES for language in ("zh", "en")] + ["asked-often", "never-asked"]
+EVERY = [f"{mode}-{language}" for mode in MODES for language in ("zh", "en")] + ["asked-often", "never-asked"]
+CASES = named(EVERY, "hybrid-zh", "lossless-en", "edge-zh", "cloud-en", "asked-often")
 
 
 @pytest.mark.parametrize("case", CASES)
