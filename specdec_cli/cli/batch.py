@@ -13,7 +13,7 @@ from specdec_cli.captioning.local import LocalBackend
 from specdec_cli.captioning.output_file import Task
 from specdec_cli.captioning.tasks import ActorSettings, Backend, Outcome, Stopped
 from specdec_cli.cli import options
-from specdec_cli.cli.captions import LoadedHere, Recordings, asked_by, command_line, status, warn_of_names
+from specdec_cli.cli.captions import LoadedHere, Recordings, command_line, job_of, status, warn_of_names
 from specdec_cli.cli.ending import Interruption, interruptible
 from specdec_cli.cli.outputs import Outputs
 from specdec_cli.cli.set_up import display, require_cloud
@@ -41,7 +41,7 @@ class BatchCommand(Recordings):
     def run(self) -> int:
         """See `Command.run`."""
         size = _number("--batch-size", self.batch_size)
-        resolved, job, outputs = asked_by(self, self.output, may_be_sound=not self.ray)
+        resolved, job, outputs = job_of(self, self.output, may_be_sound=not self.ray)
         if self.ray and resolved.chosen("runtime.in_flight"):
             raise ConfigError("runtime.in_flight has no effect on a Ray cluster.", hint="Leave it out.")
         with display(self, resolved=resolved) as view:

@@ -11,7 +11,7 @@ from specdec_cli.captioning.output_file import Task
 from specdec_cli.captioning.preparing import prepare
 from specdec_cli.captioning.tasks import Outcome, Stopped
 from specdec_cli.cli import options
-from specdec_cli.cli.captions import LoadedHere, Printer, Recordings, asked_by, conclude_clips, status, warn_of_names
+from specdec_cli.cli.captions import LoadedHere, Printer, Recordings, conclude_clips, job_of, status, warn_of_names
 from specdec_cli.cli.set_up import display
 
 
@@ -27,7 +27,7 @@ class CaptionCommand(options.WatchingOptions, Recordings):
 
     def run(self) -> int:
         """See `Command.run`."""
-        resolved, job, outputs = asked_by(self, self.output)
+        resolved, job, outputs = job_of(self, self.output)
         with display(self, resolved=None if self.json else resolved) as view:
             sink = Printer(view, json=self.json, named=job.several, cut=job.config.audio.segment is not None)
             ended = written = False

@@ -45,8 +45,8 @@ class Asked(NamedTuple):
     outputs: Outputs
 
 
-def asked_by(command: Recordings, output: Path | None, *, may_be_sound: bool = True) -> Asked:
-    """What a command asks for.
+def job_of(command: Recordings, output: Path | None, *, may_be_sound: bool = True) -> Asked:
+    """The job that a command asks for, with its settings and its outputs.
 
     `may_be_sound`: whether stdin may hold a recording. Raises ConfigError or TranscriptError for options that cannot be
     met, before anything is loaded or written.

@@ -3,7 +3,9 @@
 import errno
 import json
 import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import numpy as np
@@ -14,6 +16,7 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.verify_client import VerifyClient
 from specdec_cli.errors import CheckpointError
 from specdec_cli.journal import Journal
+from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.run import Run
 from specdec_cli.targets import writing
 from specdec_cli.transcript import Transcript, json_schema
@@ -272,3 +275,29 @@ def test_without_its_cloud_a_mode_that_needs_it_is_refused_before_the_first_clip
     assert f"error: The cloud does not answer: {NOBODY}: All connection attempts failed.\n" in outcome.err
     assert ("decoding.fallback" in outcome.err) == ("lossless" in given)
     assert not output.exists() or output.read_bytes() == b""
+
+
+def test_the_way_to_the_first_forward_is_the_one_that_is_drawn(specdec, recordings, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+    drawn = page.partition("## From the command to the first forward\n")[2].split("```\n")[1].splitlines()
+    made = [line.split()[0] for line in drawn if line.startswith(" ")]
+    called, stack, forward = list[str](), list[str](), AudioLM.forward
+
+    def first(model: AudioLM, *given: Any, **how: Any) -> Any:
+        if not stack:
+            sys.setprofile(None)
+            frame = sys._getframe(1)
+            while frame is not None:
+                if "specdec_cli" in frame.f_globals.get("__name__", ""):
+                    stack.insert(0, frame.f_code.co_qualname)
+                frame = frame.f_back
+        return forward(model, *given, **how)
+
+    monkeypatch.setattr(AudioLM, "forward", first)
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_qualname) if event == "call" else None)
+    try:
+        specdec("caption", recordings[0], "-q", ends=0)
+    finally:
+        sys.setprofile(None)
+    assert [*stack, "AudioLM.forward"] == [line.split()[0] for line in drawn if not line.startswith(" ")]
+    assert [name for name in made if name not in called] == []
