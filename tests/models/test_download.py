@@ -2,10 +2,8 @@
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from specdec_cli.models.loading import forecast, load_model
 from tests.support.checkpoints import assert_refused, edit_json, greedy, load, write_hub
 from tests.support.machine import NOBODY
 from tests.support.models import tiny_module
+from tests.support.servers import Answer, answering
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 NAME = "acme/omni"
@@ -41,18 +40,20 @@ class Hub:
         fetched = (path.rpartition("/")[2] for method, path in self.requests if method == "GET")
         return sorted(name for name in fetched if name.endswith(".safetensors"))
 
-    def answer(self, path: str) -> tuple[dict[str, str], bytes] | None:
-        """Headers and body for a path, in the manner of the hub."""
+    def answer(self, method: str, address: str, *_: object) -> Answer:
+        """In the manner of the hub."""
+        path = address.partition("?")[0]
+        self.requests.append((method, path))
         if path.startswith(f"/api/models/{NAME}/revision/"):
-            return {}, json.dumps({"id": NAME, "sha": COMMIT, "siblings": []}).encode()
+            return 200, json.dumps({"id": NAME, "sha": COMMIT, "siblings": []}).encode()
         if path.startswith(f"/api/models/{NAME}/tree/"):
             found = sorted(self.folder.iterdir())
             files = [{"type": "file", "path": f.name, "size": f.stat().st_size, "oid": _tag(f)} for f in found]
-            return {}, json.dumps(files).encode()
+            return 200, json.dumps(files).encode()
         file = self.folder / path.rpartition("/")[2]
         if path.startswith(f"/{NAME}/resolve/") and file.is_file():
-            return {"ETag": f'"{_tag(file)}"', "X-Repo-Commit": COMMIT}, file.read_bytes()
-        return None
+            return 200, file.read_bytes(), {"ETag": f'"{_tag(file)}"', "X-Repo-Commit": COMMIT}
+        return 404, b""
 
 
 def _tag(file: Path) -> str:
@@ -72,35 +73,13 @@ def hub(tmp_path, monkeypatch) -> Iterator[Hub]:
     edit_json("model.safetensors.index.json", **{"weight_map__talker.more.weight": TALKER})(folder)
     served = Hub(folder)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
-            served.requests.append((self.command, path))
-            found = served.answer(path)
-            self.send_response(404 if found is None else 200)
-            headers, content = found or ({}, b"")
-            for name, value in {**headers, "Content-Length": str(len(content))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(content)
-
-        do_HEAD = do_GET
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    address = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
-    template = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
-    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
-    yield served
-    server.shutdown()
-    server.server_close()
+    with answering(served.answer) as address:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
+        template = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+        yield served
 
 
 def model_config(name: str = NAME) -> ModelConfig:

@@ -111,9 +111,9 @@ def remote_cloud(url: str, edge: AudioLM, *, own: bool = False, **settings: Any)
         cloud.close()
 
 
-Answer = tuple[int, bytes]
+Answer = tuple[int, bytes] | tuple[int, bytes, dict[str, str]]
 Respond = Callable[[str, str, bytes, dict[str, str]], Answer]
-"""(method, path, body, headers) -> (status, body)."""
+"""(method, path, body, headers) -> (status, body), and headers of the answer where they matter."""
 
 
 @contextmanager
@@ -126,17 +126,18 @@ def answering(respond: Respond) -> Iterator[str]:
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             try:
-                status, answer = respond(self.command, self.path, body, dict(self.headers))
+                status, answer, *more = respond(self.command, self.path, body, dict(self.headers))
             except ConnectionError:
                 self.close_connection = True
                 return
             self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(answer)))
+            headers = {"Content-Type": "application/json", "Content-Length": str(len(answer))}
+            for name, value in (headers | (more[0] if more else {})).items():
+                self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(answer)
+            self.wfile.write(b"" if self.command == "HEAD" else answer)
 
-        do_GET = do_POST = do_PUT = do_DELETE = _answer
+        do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _answer
 
         def log_message(self, format: str, *args: object) -> None:
             """Says nothing."""
