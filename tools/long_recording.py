@@ -1,7 +1,7 @@
 """A long recording made of labelled clips, and how well its utterances are found and captioned.
 
     python -m tools.long_recording --data DIR --recordings 4               # cuts: clean and in noise
-    python -m tools.long_recording --data DIR --recordings 3 --captions    # emotion and prosody too
+    python -m tools.long_recording --data DIR --recordings 3 --captions    # emotion too
 
 Clips of different speakers, whose active speech has no pause above 0.3 s, stand one after the other with 0.4 to 2 s of
 silence between the ends of their active speech: 10 ms frames within 30 dB of the 97th percentile frame, and above -75
@@ -12,7 +12,6 @@ the microphone, which is up to 50 dB louder below 50 Hz than all above, and no s
 from __future__ import annotations
 
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,16 +27,10 @@ from specdec_cli.audio import open_recording
 from specdec_cli.audio.levels import stretches_of
 from specdec_cli.audio.prosody import HOP, speech_activity
 from specdec_cli.captioner import Captioner
-from specdec_cli.captioning.local import LocalBackend
-from specdec_cli.captioning.output_file import Task
-from specdec_cli.inputs.recording import InputFile
-from specdec_cli.prompts import Language
-from specdec_cli.transcript.recorder import peak_rss_mb
-from specdec_cli.transcript.records import Transcript
-from tools.table import print_table
+from specdec_cli.labels import Lexicon
+from tools.report import print_table
 from training.corpus import SAMPLE_RATE, Waveform, read_audio
-from training.labels import PROSODY, Row, read_rows
-from training.scoring import Scored, attribute_accuracy
+from training.labels import Row, read_rows
 
 TOLERANCE_S: Final = 0.3
 SHARED_S: Final = 0.1
@@ -47,6 +40,7 @@ WINDOW_S: Final = 30.0
 LOWEST_HZ: Final = 60.0
 """Of speech: below the lowest F0 that the labels know (65 Hz), there are steps and breath on the microphone."""
 
+WHOLE: Final = "whole clips"
 _PAUSE_S: Final = (0.4, 2.0)
 _LONGEST_GAP_S: Final = 0.3
 
@@ -71,13 +65,11 @@ class Found:
     Attributes:
         share: of the utterances, those found with both ends within 0.3 s.
         cut: utterances of which two pieces have more than 0.1 s each.
-        short: others whose beginning or end is missing, more than 0.3 s.
         pieces: found.
     """
 
     share: float
     cut: int
-    short: int
     pieces: int
 
 
@@ -166,14 +158,12 @@ def with_noise(samples: Waveform, places: Places, colour: str, rng: np.random.Ge
 def score(places: Places, found: Places) -> Found:
     """How well utterances at `places` were found."""
     ends = np.array(found).reshape(-1, 2)
-    hits, cut, short = 0, 0, 0
+    hits, cut = 0, 0
     for start, end in places:
         hits += bool((np.abs(ends - (start, end)) <= TOLERANCE_S).all(axis=1).any())
         shared = ends[np.minimum(ends[:, 1], end) - np.maximum(ends[:, 0], start) > SHARED_S]
         cut += len(shared) > 1
-        missing = len(shared) == 1 and (shared[0, 0] > start + TOLERANCE_S or shared[0, 1] < end - TOLERANCE_S)
-        short += missing or not len(shared)
-    return Found(hits / len(places), cut, short, len(ends))
+    return Found(hits / len(places), cut, len(ends))
 
 
 def cuts_of(path: Path) -> Places:
@@ -188,76 +178,24 @@ def variants(clips: Sequence[Clip], seed: int) -> Iterator[tuple[str, Waveform, 
         return np.random.default_rng(seed)
 
     yield "silence between", *assemble(clips, rng())
-    yield "whole clips", *assemble(clips, rng(), whole=True)
+    yield WHOLE, *assemble(clips, rng(), whole=True)
     level, spoken = assemble(levelled(clips, rng()), rng())
     for colour in ("white", "pink"):
         yield f"{colour} noise at {NOISE_DB:g} dB", with_noise(level, spoken, colour, rng()), spoken
 
 
-def captioned(captioner: Captioner, files: Sequence[InputFile]) -> list[Transcript]:
-    """The transcripts of recordings, captioned as by `specdec batch`."""
-    outcomes = list(LocalBackend(captioner, batch_size=None, workers=2).outcomes(map(Task, files), lambda: False))
-    return [outcome.line for outcome in outcomes if outcome.line is not None]
-
-
-@dataclass(frozen=True, slots=True)
-class Captioned:
-    """A recording, captioned as a whole and clip by clip.
-
-    Attributes:
-        rows: the labels of its clips.
-        alone, within: captions of the clips themselves, and of the pieces that hold them.
-        pieces: captions of the recording.
-        speed: its length / the time that it took.
-    """
-
-    rows: Sequence[Row]
-    alone: Sequence[str]
-    within: Sequence[str]
-    pieces: int
-    speed: float
-
-
-def caption(captioner: Captioner, clips: Sequence[Clip], path: Path, places: Places) -> Captioned:
-    """Captions a recording, and the clips that it is made of."""
-    files = [InputFile(str(path.with_name(f"{index:03d}.wav")), id=str(index)) for index in range(len(clips))]
-    for file, clip in zip(files, clips, strict=True):
-        soundfile.write(file.path, clip.samples, SAMPLE_RATE, "FLOAT")
-    alone = {int(line.id or 0): line.caption or "" for line in captioned(captioner, files)}
-    began = time.perf_counter()
-    pieces = [line for line in captioned(captioner, [InputFile(str(path))]) if line.caption]
-    took_s = time.perf_counter() - began
-    in_it: list[str] = []
-    for start, end in places:
-        shared = [min(p.end_s or 0, end) - max(p.start_s or 0, start) for p in pieces]
-        in_it.append(pieces[int(np.argmax(shared))].caption or "" if max(shared) > 0 else "")
-    rows, duration_s = [clip.row for clip in clips], soundfile.info(path).duration
-    return Captioned(rows, [alone[index] for index in range(len(clips))], in_it, len(pieces), duration_s / took_s)
-
-
-def accuracies(found: Sequence[Captioned], language: Language) -> dict[str, dict[str, float]]:
-    """Per cent of right classes by attribute, alone and within the recordings; calm counts as neutral.
-
-    `error` is the standard error of the difference, over the clips whose class is known, each with itself.
-    """
-    figures: dict[str, dict[str, float]] = {}
-    means = []
-    for name in ("emotion", *PROSODY):
-        right = np.array(
-            [
-                [attribute_accuracy([Scored(row, language, "default", text)], name) for text in texts]
-                for one in found
-                for row, *texts in zip(one.rows, one.alone, one.within, strict=True)
-                if name in row.classes
-            ]
-        )
-        change = right[:, 1] - right[:, 0]
-        error = float(change.std(ddof=1) / np.sqrt(len(change)))
-        alone, within = right.mean(axis=0)
-        figures[name] = {"alone": alone, "within": within, "error": error}
-        means += [(alone, within)] if name not in ("emotion", "voice") else []
-    alone, within = np.mean(means, axis=0)
-    return {**figures, "measured, mean of five": {"alone": alone, "within": within, "error": float("nan")}}
+def emotions_right(captioner: Captioner, clips: Sequence[Clip], path: Path, places: Places) -> list[tuple[bool, bool]]:
+    """Whether the captions of each clip with an emotion, and of the piece that holds it, name that emotion."""
+    found, pieces = [], list(captioner.captions(path))
+    for clip, (start, end) in zip(clips, places, strict=True):
+        if "emotion" in clip.row.classes:
+            soundfile.write(path.with_name("clip.wav"), clip.samples, SAMPLE_RATE, "FLOAT")
+            piece = max(pieces, key=lambda each: min(each.end_s or 0, end) - max(each.start_s or 0, start))
+            alone, within = (
+                (each.labels or {}).get("emotion") for each in (captioner.caption(path.with_name("clip.wav")), piece)
+            )
+            found.append((alone == clip.row.classes["emotion"], within == clip.row.classes["emotion"]))
+    return found
 
 
 def main(
@@ -267,14 +205,14 @@ def main(
     seed: Annotated[int, typer.Option(help="Of the choice of clips and of the pauses.")] = 0,
     captions: Annotated[bool, typer.Option("--captions", help="Caption them too.")] = False,
     language: Annotated[str, typer.Option(help="Of the captions.")] = "en",
-    threads: Annotated[int | None, typer.Option(min=1, help="Of PyTorch.")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Of PyTorch.")] = 1,
 ) -> None:
     """Make long recordings of labelled clips, and measure how their utterances are found and captioned."""
     every = choose(data, clips * recordings, np.random.default_rng(seed))
     found: dict[str, list[Found]] = defaultdict(list)
-    done: list[Captioned] = []
+    right = list[tuple[bool, bool]]()
     settings: dict[str, object] = {"prompt.language": language, "runtime.threads": threads}
-    captioner = Captioner.load("mini", settings) if captions else None
+    captioner = Captioner.load("mini", settings).labelled(Lexicon.read()) if captions else None
     with tempfile.TemporaryDirectory(prefix="long-recording-") as name:
         path = Path(name) / "long.flac"
         for at in range(0, len(every), clips):
@@ -282,22 +220,17 @@ def main(
             for title, samples, places in variants(group, seed):
                 soundfile.write(path, samples, SAMPLE_RATE)
                 found[title].append(score(places, cuts_of(path)))
-            if captioner is not None:
-                samples, places = assemble(group, np.random.default_rng(seed), whole=True)
-                soundfile.write(path, samples, SAMPLE_RATE)
-                done.append(caption(captioner, group, path, places))
+                if captioner is not None and title == WHOLE:
+                    right += emotions_right(captioner, group, path, places)
     rows = [
         [title, f"{np.mean([each.share for each in of]):.1%}"]
-        + [str(sum(getattr(each, name) for each in of)) for name in ("cut", "short", "pieces")]
+        + [str(sum(getattr(each, name) for each in of)) for name in ("cut", "pieces")]
         for title, of in found.items()
     ]
-    print_table(f"{len(every)} utterances", ["", "found", "cut in two", "end missing", "pieces"], rows)
-    if captioner is not None:
-        figures = accuracies(done, captioner.config.prompt.language).items()
-        rows = [[name, *(f"{each[key]:.1f}" for key in ("alone", "within", "error"))] for name, each in figures]
-        print_table("right classes, per cent", ["", "clips alone", "in the recording", "standard error"], rows)
-        speeds = ", ".join(f"{each.speed:.1f}" for each in done)
-        print(f"{sum(each.pieces for each in done)} captions, {speeds} times real time, peak {peak_rss_mb()} MiB")
+    print_table(f"{len(every)} utterances", ["", "found", "cut in two", "pieces"], rows)
+    if right:
+        alone, within = np.mean(right, axis=0)
+        print(f"emotion right in {alone:.1%} of {len(right)} clips alone, in {within:.1%} of the pieces that hold them")
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ subtracted: the median and the least of several clips.
 
 from __future__ import annotations
 
-import cProfile
-import pstats
 import time
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -25,7 +23,7 @@ from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import test_sound
 from specdec_cli.types import Finished
-from tools.table import print_table
+from tools.report import print_table
 
 MODES: Final = ("edge", "lossless", "cloud")
 _RAISED: Final = 20.0  # by how much the written token's score exceeds the others, which are of a standard deviation
@@ -82,12 +80,10 @@ def measure(
     tokens: Annotated[int, typer.Option(help="Of a caption.")] = 40,
     repeat: Annotated[int, typer.Option(help="Captions of each mode.")] = 40,
     k: Annotated[int, typer.Option(help="Drafted tokens of a block.")] = 5,
-    guesses: Annotated[int, typer.Option(help="Most tokens looked up in earlier captions.")] = 0,
-    profile: Annotated[int, typer.Option(help="Print so many functions by their own time.")] = 0,
 ) -> None:
     """Prints milliseconds a token, outside of the forwards."""
     torch.set_num_threads(1)
-    flags = {"decoding.k": k, "decoding.guess_tokens": guesses, "runtime.threads": 1}
+    flags = {"decoding.k": k, "decoding.guess_tokens": 0, "runtime.threads": 1}
     flags |= {"decoding.max_new_tokens": tokens, "decoding.loop_period": 0}
     loaded = Captioner.load("mini", {"decoding.mode": "hybrid", "runtime.threads": 1}).pair
     text = [1000 + at for at in range(tokens)]
@@ -103,22 +99,17 @@ def measure(
         prompt, made = run.prompts
         edge.prompt_tokens = 0 if prompt is None else len(prompt.ids)
         cloud.prompt_tokens = 0 if made is None else len(made().ids)
-        profiler, taken = cProfile.Profile(), list[float]()
+        taken = list[float]()
         for _ in range(repeat):
             loop = pair.loop(config, run.prompts, captioner.gate, synonyms=captioner.synonyms)
             edge.spent_s = cloud.spent_s = 0.0
             started = time.process_time()
-            if profile:
-                profiler.enable()
             *_, finished = loop.events()
-            profiler.disable()
             taken.append((time.process_time() - started - edge.spent_s - cloud.spent_s) * 1e3 / tokens)
             assert isinstance(finished, Finished)
             if list(finished.token_ids) != (edge_text if name == "edge" else text):
                 raise RuntimeError(f"{name} wrote {finished.token_ids}")
         table.append((name, f"{median(taken):.3f}", f"{min(taken):.3f}"))
-        if profile:
-            pstats.Stats(profiler).sort_stats("tottime").print_stats(profile)
     print_table(f"ms a token outside of forwards, vocabulary of {vocabulary:,}", ("mode", "median", "least"), table)
 
 

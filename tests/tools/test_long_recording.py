@@ -1,21 +1,18 @@
 """The utterances of a recording made of labelled clips, in silence and in noise."""
 
-import numpy as np
 import pytest
-import soundfile
 
-from tools import long_recording as tool
-from training.corpus import SAMPLE_RATE
+from tools import long_recording
 
 
 @pytest.mark.data
 @pytest.mark.slow
-def test_utterances_of_many_speakers_are_found(tmp_path, data):
-    clips = tool.choose(data, 180, np.random.default_rng(0))
-    for title, samples, places in tool.variants(clips, 0):
-        path = tmp_path / "long.flac"
-        soundfile.write(path, samples, SAMPLE_RATE)
-        found = tool.score(places, tool.cuts_of(path))
-        least = 0.97 if title.startswith("silence") else 0.95 if title.startswith("whole") else 0.9
-        assert found.share >= least, title
-        assert found.cut == 0, title
+def test_utterances_of_many_speakers_are_found_and_captioned(data, capsys):
+    long_recording.main(data, clips=60, captions=True)
+    lines = capsys.readouterr().out.splitlines()
+    found = {line[:12]: line[20:].split() for line in lines[2:6]}
+    for name, least in (("silence betw", 97), ("whole clips ", 95), ("white noise ", 90), ("pink noise a", 90)):
+        share, cut, _ = found[name][-3:]
+        assert float(share.rstrip("%")) >= least, name
+        assert cut == "0", name
+    assert "clips alone" in lines[6]

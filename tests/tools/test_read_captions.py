@@ -60,12 +60,3 @@ def test_readings_and_their_score(run, tmp_path):
         "language right: 2 of 2 (100.0%)", "emotion right: 1 of 1 (100.0%)", "  none read: 0 of 1 (0.0%)",
         "rate right: 1 of 1 (100.0%)", "  none read: 0 of 1 (0.0%)", "  made up: 0 of 1 (0.0%)",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("line", ['{"id": 7, "lang": "fr", "text": "a"}', '{"id": 7, "lang": "en"}', "[1]", "{"])
-def test_malformed_lines_end_in_a_sentence(run, tmp_path, line):
-    (tmp_path / "texts.jsonl").write_text(line)
-    with pytest.raises(SystemExit) as end:
-        run(tmp_path / "texts.jsonl")
-    assert isinstance(end.value.code, str)
-    assert len(end.value.code.splitlines()) == 1
