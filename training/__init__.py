@@ -1,6 +1,18 @@
 """The code that trained the mini pair, the small edge and cloud model that ship with specdec; not installed.
 
-The shipped checkpoints are ordinary Qwen2.5-Omni thinker folders.
+The shipped checkpoints are ordinary Qwen2.5-Omni thinker folders. CONTRIBUTING.md has the commands in their order.
+
+Every command reads clips from a folder DIR by its `labels.tsv`, tab-separated and without quotes, a line a clip. An
+empty cell is unknown. Its columns:
+
+    file, corpus, lang, speaker     path below DIR; ravdess, cremad, nemo, emodb (trained on), casia, secap; zh, en, ...
+    emotion                         what was meant: neutral, calm, happiness, sadness, anger, fear, disgust, surprise
+    heard, heard_share              CREMA-D: what most listeners heard, and how many of them (0 to 1)
+    dur, text, caption              seconds; what is said; what a person wrote of the voice (SECap)
+    gender                          m, f
+    f0_hz, f0_range_st              median of F0; its 10th to 90th percentile, semitones
+    level_dbfs, rate_syl_s, pause_ratio   of active speech; syllables a second of it; share of pauses within it
+    c_voice, c_rate, c_pitch, c_range, c_volume, c_pauses   classes, by the thresholds of `labels.classify`
 """
 
 from __future__ import annotations

@@ -102,18 +102,6 @@ def evaluate_side(
         for name, part in splits.items()
     }
     figures["well_formed_by_duration_s"] = well_formed_by_duration(captioner, dev, read)
-    figures["styles"] = {
-        style: {
-            language: {
-                "well_formed": summary["well_formed"],
-                "emotion_mean": summary["emotion_mean"],
-                "prosody": summary["prosody"],
-            }
-            for language, scored in caption_rows(captioner, dev[::3], read, style).items()
-            for summary in [summarise(scored)]
-        }
-        for style in STYLES[1:]
-    }
     for corpus in EVALUATION_ONLY:
         part = [row for row in rows if row.corpus == corpus]
         if part:
@@ -124,17 +112,8 @@ def evaluate_side(
                 if majority(part, name) is not None
             }
             figures[corpus]["well_formed"] = summarise(scored)["well_formed"]
-    figures["agrees_with_generate"] = _agreement(captioner, dev, read)
     figures["step_ms"] = step_ms(captioner)
     return figures
-
-
-def _agreement(captioner: Captioner, rows: Sequence[Row], read: Callable[[str], Waveform], clips: int = 30) -> float:
-    """Per cent of clips whose batched caption equals `generate()` from the waveform, one clip at a time."""
-    chosen = rows[:: max(1, len(rows) // clips)]
-    batched = caption_rows(captioner, chosen, read)["en"]
-    same = [captioner.caption(read(item.row.file), "en") == item.text for item in batched]
-    return round(100.0 * sum(same) / len(same), 1)
 
 
 def main(

@@ -6,7 +6,6 @@ corpus out for heads on every layer of each tower.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,20 +31,8 @@ NAMED: Final = ("voice", "emotion")
 SIZES: Final = [len(CLASSES[name]) for name in NAMED]
 
 
-@dataclass(frozen=True)
-class HeadRecipe:
-    """Hyperparameters of a head, whose features are scaled to a deviation of 1.
-
-    Attributes:
-        ridge: penalty on the squared weights.
-        invariance: penalty on the variance between corpora of a class's mean outputs.
-    """
-
-    ridge: float = 3.0
-    invariance: float = 0.0
-
-
-RECIPES: Final = {"ridge 3": HeadRecipe(), "ridge 3, invariance 10": HeadRecipe(invariance=10.0)}
+RIDGE: Final = 3.0
+"""Penalty on the squared weights of a head, whose features are scaled to a deviation of 1."""
 
 
 @dataclass(frozen=True)
@@ -108,15 +95,15 @@ def clip_weights(rows: Sequence[Row]) -> torch.Tensor:
     return weights / weights.sum()
 
 
-def fit_head(features: torch.Tensor, rows: Sequence[Row], recipe: HeadRecipe) -> Head:
-    """The head that fits `features` (clips, width) of `rows` with the least squared error and penalties."""
+def fit_head(features: torch.Tensor, rows: Sequence[Row]) -> Head:
+    """The head that fits `features` (clips, width) of `rows` with the least squared error and penalty."""
     weights = clip_weights(rows)[:, None]
     mean = (features * weights).sum(dim=0)
     scale = ((features - mean).square() * weights).sum(dim=0).sqrt() + 1e-3
     scaled = (features - mean) / scale
     targets = torch.cat([_one_hot(rows), _emotions(rows)], dim=1)
     bias = (targets * weights).sum(dim=0)
-    penalty = recipe.ridge * torch.eye(len(scale)) + recipe.invariance * _scatter(scaled, rows)
+    penalty = RIDGE * torch.eye(len(scale))
     solved = torch.linalg.solve((scaled * weights).T @ scaled + penalty, (scaled * weights).T @ (targets - bias))
     return Head(mean, solved / scale[:, None], bias)
 
@@ -129,30 +116,14 @@ def _emotions(rows: Sequence[Row]) -> torch.Tensor:
     return torch.tensor([[emotion_target(row).get(name, 0.0) for name in CLASSES["emotion"]] for row in rows])
 
 
-def _scatter(features: torch.Tensor, rows: Sequence[Row]) -> torch.Tensor:
-    """Covariance (width, width) between corpora of the mean features of an emotion, mean over the emotions."""
-    groups = defaultdict[str, dict[str, list[int]]](lambda: defaultdict(list))
-    for at, row in enumerate(rows):
-        if "emotion" in row.classes:
-            groups[row.classes["emotion"]][row.corpus].append(at)
-    total = torch.zeros(features.shape[1], features.shape[1])
-    for by_corpus in groups.values():
-        means = torch.stack([features[own].mean(dim=0) for own in by_corpus.values()])
-        apart = means - means.mean(dim=0)
-        total += apart.T @ apart / (len(means) * len(groups))
-    return total
-
-
-def judge_heads(
-    rows: Sequence[Row], features: dict[str, torch.Tensor], corpora: Sequence[str], recipe: HeadRecipe
-) -> list[Judged]:
+def judge_heads(rows: Sequence[Row], features: dict[str, torch.Tensor], corpora: Sequence[str]) -> list[Judged]:
     """Leave one corpus out for heads on `features`, by key, each (width,)."""
 
     def stacked(own: Sequence[Row]) -> torch.Tensor:
         return torch.stack([features[row.file] for row in own]).float()
 
     def train(own: Sequence[Row], _: int) -> Predict:
-        head = fit_head(stacked(own), own, recipe)
+        head = fit_head(stacked(own), own)
         return lambda part: head.names(stacked(part))
 
     return leave_one_out(rows, train, corpora, seeds=(0,))  # nothing is drawn
@@ -187,8 +158,7 @@ def main(
         pooled = cached_layers(work / f"pooled-{name}", encoder, keys, lambda key: read_audio(data / key))
         for layer in range(len(encoder.layers) + 1):
             own = {key: states[layer] for key, states in pooled.items()}
-            for label, recipe in RECIPES.items():
-                found[f"{name}, layer {layer}, {label}"] = judge_heads(rows, own, corpora, recipe)
+            found[f"{name}, layer {layer}"] = judge_heads(rows, own, corpora)
     print(table(found))
 
 

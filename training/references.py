@@ -13,15 +13,14 @@ from typing import Annotated, Final
 
 import typer
 
-from training.labels import ATTRIBUTES, Row, balanced, dev_rows, read_rows, report_rows, training_rows
+from training.labels import ATTRIBUTES, Row, balanced, dev_rows, read_rows, report_rows
 
 
 class Split(StrEnum):
-    """Clips of the `dev`, `report` or `train` speakers, or of a corpus that is never trained on."""
+    """Clips of the `dev` or `report` speakers, or of a corpus that is never trained on."""
 
     DEV = "dev"
     REPORT = "report"
-    TRAIN = "train"
     SECAP = "secap"
     CASIA = "casia"
 
@@ -35,8 +34,6 @@ def rows_of(rows: list[Row], split: Split) -> list[Row]:
         return dev_rows(rows)
     if split is Split.REPORT:
         return report_rows(rows)
-    if split is Split.TRAIN:
-        return training_rows(rows)
     return [row for row in rows if row.corpus == split.value]
 
 

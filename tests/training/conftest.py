@@ -1,11 +1,15 @@
 """Small synthetic tones to train on."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+import soundfile
 
+from tests.mini_pair import voice
 from training.augment import Source
 from training.corpus import SAMPLE_RATE, Waveform
-from training.labels import Measures
+from training.labels import DEV_SPEAKERS, REPORT_SPEAKERS, TRAINING_CORPORA, Measures
 
 
 def tone(frequency: float, seconds: float, level_dbfs: float = -20.0) -> Waveform:
@@ -29,3 +33,26 @@ def toy() -> tuple[list[Source], dict[str, Waveform]]:
         emotion = {"happy" if high else "angry": 1.0}
         sources.append(Source(key, "toy", f"toy_{number % 2}", measures, emotion))
     return sources, waveforms
+
+
+@pytest.fixture(scope="session")
+def corpora(tmp_path_factory) -> Path:
+    """A folder as training reads it: labels.tsv, and clips of training, dev and report speakers of each corpus."""
+    folder = tmp_path_factory.mktemp("corpora")
+    split = {corpus: [f"{corpus}_new"] for corpus in TRAINING_CORPORA} | {"casia": ["casia_1"], "secap": [""]}
+    for speaker in sorted(DEV_SPEAKERS | REPORT_SPEAKERS):
+        split[speaker.partition("_")[0]].append(speaker)
+    records = []
+    for corpus, speaker in ((corpus, speaker) for corpus, speakers in split.items() for speaker in speakers):
+        for number, emotion in enumerate(("anger", "sadness")):
+            file, f0_hz = f"{corpus}-{speaker}-{emotion}.wav", 110.0 + 100 * number
+            soundfile.write(folder / file, voice(len(records), 1.2), SAMPLE_RATE)
+            measured = {"dur": 1.2, "f0_hz": f0_hz, "f0_range_st": 3.0, "level_dbfs": -20.0, "pause_ratio": 0.0}
+            classes = {"c_voice": ("male", "female")[number], "c_rate": "medium", "c_pitch": "low", "c_range": "flat"}
+            known = {"file": file, "corpus": corpus, "lang": "en", "speaker": speaker, "emotion": emotion}
+            known |= {"heard": emotion, "gender": "mf"[number], "caption": "A low voice." if corpus == "secap" else ""}
+            records.append(known | measured | classes | {"c_volume": "medium", "c_pauses": "few", "rate_syl_s": 5.0})
+    columns = [*records[0], "text", "heard_share"]
+    lines = ["\t".join(str(record.get(column, "")) for column in columns) for record in records]
+    (folder / "labels.tsv").write_text("\n".join(["\t".join(columns), *lines, ""]), encoding="utf-8")
+    return folder
