@@ -65,7 +65,7 @@ def main(
             paths = [Path(folder) / f"{n}.wav" for n in range(_DISTINCT)]
             for n, path in enumerate(paths):
                 soundfile.write(path, voice(n, seconds), RATE)
-            expected = _batch(offer.captions.loaded, paths)
+            expected = _batch(offer.captions.loaded, paths, len(paths))
             pairs = list[tuple[Turn, Turn]]()
             lost, wrong, vanished = 0, 0, 0
             asked, leaving = requests // rounds, vanishing // rounds
@@ -109,7 +109,7 @@ def _timed(turn: Callable[[], object], recordings: int) -> Turn:
     return Turn(recordings / (time.perf_counter() - started), (time.process_time() - worked) / recordings)
 
 
-def _batch(captioner: Captioner, paths: list[Path], recordings: int = _DISTINCT) -> list[str | None]:
+def _batch(captioner: Captioner, paths: list[Path], recordings: int) -> list[str | None]:
     """Captions so many recordings; returns the caption of each distinct one."""
     found: dict[str, str | None] = {}
 

@@ -99,10 +99,10 @@ def current(card: str, results: dict[str, dict[str, Any]] | None = None) -> str:
     """
     tables = {"shapes": _shapes(), "recipes": _recipes()} | ({} if results is None else {"figures": _figures(results)})
     for name, table in tables.items():
-        place = re.compile(f"(?<=<!-- {name} -->\n\n).*?(?=\n\n<!-- end -->)", re.DOTALL)
-        if not place.search(card):
+        found = re.search(f"(?<=<!-- {name} -->\n\n).*?(?=\n\n<!-- end -->)", card, re.DOTALL)
+        if found is None:
             raise KeyError(name)
-        card = place.sub(lambda _, table=table: table, card)
+        card = card[: found.start()] + table + card[found.end() :]
     return card
 
 
