@@ -1,6 +1,5 @@
 """Recorded forwards over caches of fixed size score as transformers does, whatever else is in their memory."""
 
-import gc
 import random
 from collections.abc import Sequence
 from functools import cache
@@ -11,8 +10,6 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from specdec_cli.decoding.rows import read
-from specdec_cli.errors import DecodingError
 from specdec_cli.models import compiled_steps
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.engine import forward_together
@@ -74,40 +71,6 @@ def test_recorded_forwards_of_every_size_follow_a_walk_of_drafts_and_rollbacks(s
     assert layer is SlotLayer
     recordings = {(shape.tokens, shape.room) for shape in model.slots._recorded}
     assert recordings == {(size, room) for size in SIZES for room in ROOMS}
-
-
-@pytest.mark.slow
-def test_a_clip_leaves_its_memory_to_the_next_one_clean():
-    model = recorded(tiny_model(3))
-    prompt = _prompt(model)
-    first = Session(model, prompt, 90)
-    first.logits(TEXT[:40], 40)
-    memory = first.cache.layers[0].keys if first.cache else None
-    with torch.inference_mode():
-        memory.fill_(torch.nan)  # as float16 may leave it
-    with pytest.raises(DecodingError, match="not finite"):
-        read(first.logits(TEXT[:41]))[0].require_finite("it")
-    first.close()
-    _assert_grown(model, prompt, TEXT[:41], first.logits(TEXT[:41]))
-    del first
-    gc.collect()
-    second = Session(model, _prompt(model, 1), 90)
-    _assert_grown(model, second.prompt, TEXT[:9], second.logits(TEXT[:9], 9))
-    assert second.cache.layers[0].keys.data_ptr() == memory.data_ptr()
-
-
-@pytest.mark.slow
-def test_a_clip_without_a_slot_and_a_long_one_grow():
-    model = recorded(tiny_model(4))
-    sessions = [Session(model, _prompt(model, clip), 20) for clip in range(2)]
-    for length in range(3):
-        for session in sessions:
-            _assert_grown(model, session.prompt, TEXT[:length], session.logits(TEXT[:length]))
-    assert [type(session.cache.layers[0]) is SlotLayer for session in sessions if session.cache] == [True, False]
-    sessions[0].close()
-    with torch.inference_mode():
-        assert model.slots.cache(ROOMS[-1]) is None
-        assert model.slots.cache(100) is not None
 
 
 @pytest.mark.parametrize("clips", few([2, 1, 5, 16]))
