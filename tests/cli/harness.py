@@ -1,6 +1,7 @@
 """Ways to run the command line: in this process, in a fork with real streams, and as its own process.
 
-The fork has the mini pair loaded already, so that pipes, signals and terminals can be tested in a tenth of a second.
+The fork is that of a server, a process of its own that has the mini pair loaded already, so that pipes, signals and
+terminals can be tested in a tenth of a second.
 """
 
 import io
@@ -13,10 +14,10 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
@@ -28,7 +29,7 @@ from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.transcript import Transcript
 from specdec_cli.types import Loading
 from tests.cli.status import exit_code
-from tests.mini_pair import captioner_for, mini_pair
+from tests.mini_pair import captioner_for
 from tests.waiting import until
 
 COMMAND = (sys.executable, "-m", "specdec_cli")
@@ -81,27 +82,16 @@ def process(*arguments: str, timeout: float = 600, **variables: str) -> Outcome:
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-@cache
-def ready() -> None:
-    """Loads the mini pair and imports what commands import when they are used: forks have both from the start."""
-    mini_pair()
-    for name in (
-        *("cli.app", "cli.batch", "cli.caption", "cli.compare", "cli.set_up", "console.view"),
-        *("evaluate.comparison", "evaluate.running"),
-    ):
-        import_module(f"specdec_cli.{name}")
-
-
 class Fork:
-    """The command line in a fork of this process, with the mini pair loaded.
+    """The command line as a process that has the mini pair loaded, see `preloaded`.
 
     Args:
         arguments: of the command line.
         stdout, stderr: descriptors to use; None: a pipe that is read into the outcome.
         variables: environment variables.
-        folder: working directory.
+        folder: working directory; None: that of this process.
         closed: descriptors that are closed when it starts.
-        command: another one, which needs no models.
+        command: another one, a function of a module.
     """
 
     def __init__(
@@ -113,27 +103,25 @@ class Fork:
         variables: Mapping[str, str] | None = None,
         folder: Path | None = None,
         closed: Collection[int] = (),
-        command: Callable[[], object] | None = None,
+        command: Callable[[], object] = main,
     ) -> None:
-        if command is None:
-            ready()
+        context = get_context("forkserver")
+        context.set_forkserver_preload(["tests.cli.preloaded"])
         self._readers: dict[int, _Reader] = {}
-        ends = {1: stdout, 2: stderr}
-        pipes = {number: os.pipe() for number, given in ends.items() if given is None}
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # a handler of this process (Ray has one) would look like the command's own, and would not end it
-        before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self.pid = os.fork()
-        if self.pid == 0:
-            for number, given in ends.items():
-                os.dup2(pipes[number][1] if given is None else given, number)
-            os.closerange(3, 256)
-            _become(arguments, environment(**(variables or {})), folder, closed, command or main)
-        signal.signal(signal.SIGTERM, before)
-        for number, (reading, writing) in pipes.items():
-            os.close(writing)
-            self._readers[number] = _Reader(reading)
+        ends = dict[int, Connection]()  # which can be sent
+        for number, given in ((1, stdout), (2, stderr)):
+            if given is None:
+                reading, writing = os.pipe()
+                self._readers[number] = _Reader(reading)
+            else:
+                writing = os.dup(given)
+            ends[number] = Connection(writing)
+        what = (arguments, environment(**(variables or {})), folder or Path.cwd(), closed, command, ends)
+        self._process = context.Process(target=_become, args=what, daemon=True)
+        self._process.start()
+        self.pid = self._process.pid
+        for end in ends.values():
+            end.close()
 
     def says(self, text: str, timeout_s: float = 600.0) -> None:
         """Waits until its stderr, a pipe, holds a text."""
@@ -144,7 +132,7 @@ class Fork:
         """Waits until a file has so many lines, or the process is over."""
         deadline = time.monotonic() + timeout_s
         while not output.exists() or output.read_bytes().count(b"\n") < count:
-            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            if not self._process.is_alive():
                 return
             assert time.monotonic() < deadline, f"{output} did not get {count} lines"
             time.sleep(0.002)
@@ -156,21 +144,25 @@ class Fork:
             return
 
         def handled() -> bool:
-            status = dict(line.split(":", 1) for line in Path(f"/proc/{self.pid}/status").read_text().splitlines())
-            over, caught = status["State"].strip().startswith("Z"), int(status["SigCgt"], 16)
-            return over or bool(caught >> (signal.SIGTERM - 1) & 1)
+            try:
+                lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+            except OSError:
+                return True
+            caught = int(dict(line.split(":", 1) for line in lines)["SigCgt"], 16)
+            return bool(caught >> (signal.SIGTERM - 1) & 1)
 
         assert until(handled)
 
     def send(self, signal_number: int) -> None:
-        """Sends a signal."""
-        os.kill(self.pid, signal_number)
+        """Sends a signal, if it is not over."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal_number)
 
     def wait(self) -> Outcome:
         """How it ended; -n for a signal n that it did not handle."""
-        _, status = os.waitpid(self.pid, 0)
+        self._process.join()
         texts = {number: reader.finish().decode() for number, reader in self._readers.items()}
-        return Outcome(os.waitstatus_to_exitcode(status), texts.get(1, ""), texts.get(2, ""))
+        return Outcome(self._process.exitcode, texts.get(1, ""), texts.get(2, ""))
 
 
 class _Reader:
@@ -204,7 +196,6 @@ def on_terminal(
     *,
     width: int,
     piped: bool = False,
-    command: Callable[[], object] | None = None,
     **variables: str,
 ) -> tuple[Outcome, str]:
     """Runs in a fork on a pseudo-terminal; returns the outcome and all that the terminal was sent.
@@ -213,7 +204,6 @@ def on_terminal(
         arguments: of the command line.
         width: columns.
         piped: whether stdout is a pipe; else it is the terminal too.
-        command: another one, which needs no models.
         variables: environment variables.
     """
     leader, follower = os.openpty()
@@ -223,7 +213,6 @@ def on_terminal(
         stdout=None if piped else follower,
         stderr=follower,
         variables={"COLUMNS": str(width), "LINES": "30"} | variables,
-        command=command,
     )
     os.close(follower)
     outcome = fork.wait()
@@ -233,22 +222,24 @@ def on_terminal(
 def _become(
     arguments: Sequence[str],
     variables: Mapping[str, str],
-    folder: Path | None,
+    folder: Path,
     closed: Collection[int],
     command: Callable[[], object],
+    ends: Mapping[int, Connection],
 ) -> None:
     """In the fork: behaves like a fresh process from here on, and ends it."""
     code = 99
     try:
-        torch.set_num_threads(
-            torch.get_num_threads()
-        )  # a fork's pool is made anew, and two threads may not race for it
+        for number, end in ends.items():
+            os.dup2(end.fileno(), number)
+            end.close()
+        assert sys.modules["tests.cli.preloaded"].THREADS == 1, "what was forked has other threads"
+        torch.set_num_threads(torch.get_num_threads())  # the pool is made anew, and two threads may not race for it
         # A test run in the background ignores SIGINT, and so would its children.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.environ.clear()
         os.environ.update(variables)
-        if folder is not None:
-            os.chdir(folder)
+        os.chdir(folder)
         sys.argv = ["specdec", *arguments]
         sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), "utf-8", line_buffering=os.isatty(1))
         sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), "utf-8", write_through=True)

@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 import soundfile
 
-from specdec_cli.cli import main
-from tests.cli.harness import Fork, Outcome, ready, telling
+from tests.cli.commands import say_what_is_opened
+from tests.cli.harness import Fork, Outcome, telling
 from tests.mini_pair import RATE, voice, write_voice
 from tests.transcript.lines import read_transcripts
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),
-    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
 QUICK = (
     *("--mode", "edge", "--segment", "1", "--batch-size", "4"),
@@ -148,21 +147,10 @@ def many_links(folder: Path, count: int) -> Path:
     return folder
 
 
-def telling_what_it_opens() -> None:
-    """The command, which says at its end how many recordings it opened."""
-    opened = set[str]()
-    sys.addaudithook(lambda event, given: opened.add(str(given[0])) if event == "open" else None)
-    try:
-        main()
-    finally:
-        os.write(2, f"{sum(name.endswith('.wav') for name in opened)} recordings opened\n".encode())
-
-
 def test_of_five_thousand_files_the_first_are_captioned_before_others_are_opened(tmp_path):
     folder, output = many_links(tmp_path / "many", 5000), tmp_path / "out.jsonl"
-    ready()
     arguments = ["batch", str(folder), "-o", str(output), *QUICK, "--limit", "4000"]
-    fork = Fork(arguments, command=telling_what_it_opens)
+    fork = Fork(arguments, command=say_what_is_opened)
     fork.wait_for_lines(output, 1)
     fork.send(signal.SIGINT)
     outcome = fork.wait()

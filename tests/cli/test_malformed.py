@@ -11,7 +11,6 @@ from tests.transcript.lines import read_transcripts
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_one_run_over_every_malformed_recording_captions_the_healthy_one(tmp_path):
     files = {path: error for path, error in refused_files(tmp_path / "in").items() if not path.is_dir()}
     healthy = write_voice(tmp_path / "healthy.wav", 1)

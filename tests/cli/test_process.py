@@ -19,10 +19,7 @@ from tests.mini_pair import write_voice
 from tests.tiers import few
 from tests.transcript.lines import read_transcripts
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),
-    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
-]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX")
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 FILES = 60
 

@@ -1,12 +1,10 @@
 """Signals at any moment: a command ends soon, with whole files and a free output, and says why by its status."""
 
-import io
 import os
 import random
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from specdec_cli import interrupts
-from specdec_cli.cli import ending, main
-from specdec_cli.targets import RECORDINGS, TRANSCRIPTS, writing
+from specdec_cli.cli import ending
+from specdec_cli.targets import RECORDINGS, TRANSCRIPTS
+from tests.cli.commands import hang, patient, wait_for_stdin, write_for_long
 from tests.cli.harness import COMMAND, Fork, environment
 from tests.export.lines import piece
 from tests.mini_pair import write_voice
@@ -26,10 +25,7 @@ from tests.tiers import few
 from tests.transcript.lines import Raw
 from tests.waiting import until
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),
-    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
-]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX")
 MOMENTS = int(os.environ.get("SPECDEC_MOMENTS", "3"))
 """Moments at which each command gets a signal."""
 QUICK = ("--set", "decoding.max_new_tokens=6", "-l", "en")
@@ -79,7 +75,8 @@ def begun(folder: Path, tmp_path: Path, command: str) -> Fork:
     for path in folder.iterdir():
         (tmp_path / path.name).symlink_to(path)
     (tmp_path / "out").mkdir()
-    return Fork(COMMANDS[command], folder=tmp_path, variables={"XDG_STATE_HOME": str(tmp_path / "state")})
+    state = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    return Fork(COMMANDS[command], folder=tmp_path, variables=state, command=patient)
 
 
 def files(tmp_path: Path) -> dict[str, bytes]:
@@ -98,9 +95,7 @@ def run_to_its_end(command: str, folder: Path, tmp_path: Path) -> Whole:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_signal_at_any_moment_ends_the_command(folder, tmp_path, monkeypatch, command):
-    monkeypatch.setattr(ending, "_GRACE_S", 60.0)  # the machine may be busy
-    monkeypatch.setattr(ending, "_AGAIN_S", 60.0)
+def test_a_signal_at_any_moment_ends_the_command(folder, tmp_path, command):
     undisturbed, rng, ended_by_it = run_to_its_end(command, folder, tmp_path), random.Random(command), 0
     for moment, (numbers, code) in zip(range(MOMENTS), cycle(SIGNALS.values())):
         place = tmp_path / str(moment)
@@ -170,13 +165,6 @@ def test_nothing_is_raised_where_a_signal_arrives_and_the_command_ends_where_it_
             block.check()
 
 
-def wait_for_stdin() -> None:
-    """The command, whose standard input is a pipe into which nothing is written."""
-    os.dup2(os.pipe()[0], 0)
-    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
-    main()
-
-
 @pytest.mark.parametrize("signalled", few(["interrupted", "terminated"]))
 def test_a_command_that_waits_for_its_input_ends(signalled):
     (number,), code = SIGNALS[signalled]
@@ -187,18 +175,9 @@ def test_a_command_that_waits_for_its_input_ends(signalled):
     assert (outcome.code, "did not end" in outcome.err) == (code, False)
 
 
-def hang() -> None:
-    """A command that looks at no flag."""
-    with ending.signals():
-        print("here", file=sys.stderr, flush=True)
-        time.sleep(60)
-
-
 @pytest.mark.parametrize("signalled", few(SIGNALS))
-def test_what_does_not_end_is_ended_and_says_where_it_was(monkeypatch, signalled):
+def test_what_does_not_end_is_ended_and_says_where_it_was(signalled):
     numbers, code = SIGNALS[signalled]
-    monkeypatch.setattr(ending, "_GRACE_S", 2.0)
-    monkeypatch.setattr(ending, "_AGAIN_S", 1.0)
     fork = Fork([], command=hang)
     fork.says("here")
     for number in numbers:
@@ -210,19 +189,8 @@ def test_what_does_not_end_is_ended_and_says_where_it_was(monkeypatch, signalled
     assert "in hang" in outcome.err
 
 
-def write_for_long() -> None:
-    """A command on a slow disk."""
-    with ending.signals(), writing(Path("file")):
-        print("here", file=sys.stderr, flush=True)
-        time.sleep(0.6)
-        os.write(1, b"written")
-        time.sleep(0.1)
-        os.write(1, b" whole")
-
-
-def test_no_file_is_half_written_when_a_command_is_ended(monkeypatch):
-    monkeypatch.setattr(ending, "_GRACE_S", 0.1)
-    fork = Fork([], command=write_for_long)
+def test_no_file_is_half_written_when_a_command_is_ended(tmp_path):
+    fork = Fork([], command=write_for_long, folder=tmp_path)
     fork.says("here")
     fork.send(signal.SIGTERM)
     outcome = fork.wait()
