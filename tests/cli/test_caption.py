@@ -196,13 +196,6 @@ def test_pieces_keep_their_times_in_a_pipe(specdec):
     assert outcome.out.startswith("2.00\t3.00\tann: "), "a recording of one cut has the columns of others"
 
 
-@pytest.mark.parametrize("command", [("caption",), ("batch", "-o", "out.jsonl"), ("compare",)])
-def test_cuts_that_name_no_recording_are_not_those_of_several(specdec, recordings, command):
-    Path("x.srt").write_text("1\n00:00:00,000 --> 00:00:01,000\nhi\n")
-    outcome = specdec(*command, *recordings[:2], "--segment", "x.srt", ends=2, loads=False)
-    assert "x.srt does not say which of the 2 recordings its cuts are of" in outcome.err
-
-
 UNREACHABLE = ("-l", "zh", "--set", f"cloud.model={NOBODY}")
 
 

@@ -62,19 +62,6 @@ def by_name(folder: Path) -> dict[str, Transcript]:
     return named
 
 
-def test_a_new_recording_and_a_changed_one_are_captioned_and_no_other(run, clips):
-    run(clips, "-r")
-    before = by_name(clips)
-    write_voice(clips / "ann" / "2.wav", 70)
-    write_voice(clips / "new.wav", 71)
-    os.utime(clips / "bob" / "1.wav")  # touched, not changed
-    assert "2 captioned  3 done before" in run(clips, "-r").err
-    after = by_name(clips)
-    assert len(after) == 5
-    assert {name for name in before if after[name] != before[name]} == {"ann/2.wav"}
-    assert "0 captioned  5 done before" in run(clips, "-r", loads=False).err
-
-
 def test_a_renamed_folder_is_done_and_stands_in_the_output_once(run, clips):
     assert run(clips, "-r").code == 0
     before = by_name(clips)
@@ -89,26 +76,6 @@ def test_a_renamed_folder_is_done_and_stands_in_the_output_once(run, clips):
     assert "0 captioned  5 done before" in run(moved, "-r", loads=False).err
     shutil.copytree(moved, clips)  # a copy is another recording
     assert "5 captioned" in run(clips, "-r").err
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["-k", "7"], " and is 7"),
-        (["-l", "en"], "language was 'zh' and is 'en'"),
-        (["--segment", "2"], "segment_s was null and is 2.0"),
-    ],
-    ids=" ".join,
-)
-def test_changed_settings_are_named_and_refused_unless_overwritten(run, clips, flags, said):
-    assert run(clips / "ann").code == 0
-    before = OUTPUT.read_bytes()
-    outcome = run(clips / "ann", *flags, loads=False)
-    assert (outcome.code, OUTPUT.read_bytes()) == (2, before)
-    assert said in outcome.err
-    assert "hint: " in outcome.err
-    assert run(clips / "ann", *flags, "--overwrite").code == 0
-    assert OUTPUT.read_bytes() != before
 
 
 def test_what_failed_costs_nothing_else_and_is_made_again_like_what_was_degraded(run, clips):

@@ -53,4 +53,5 @@ def test_show_names_the_shipped_configurations_and_explains_a_run(specdec):
     }
     assert rows["gate.name"] == ["margin", "flag", "--gate"]
     assert rows["prompt.language"] == ["zh", "flag", "--language"]
+    assert specdec("config", "show", "--set", "serve.idle_s=3").code == 0  # of any command
     assert specdec("config", "show", "--start", "3", "--end", "2", ends=2).err.startswith("error: ")

@@ -82,25 +82,6 @@ def test_every_flag_is_tried_and_sets_what_exists():
     assert set(known.FLAGS) <= set(SETTINGS)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (("--mode", "edge", "--set", "decoding.mode=cloud"), "decoding.mode is given by --mode and --set"),
-        (("--set", "decoding.k=2", "--set", "decoding.k=3"), "decoding.k is given by --set twice"),
-        (("--style", "concise", "--prompt", "mine"), "prompt.instruction is given by --style and --prompt"),
-    ],
-)
-def test_a_setting_is_given_once(specdec, given, said):
-    outcome = specdec("caption", "a.wav", *given, loads=False)
-    assert (outcome.code, said in outcome.err) == (2, True), outcome.err
-
-
-def test_a_setting_of_another_command_is_refused(specdec):
-    outcome = specdec("caption", "a.wav", "--set", "serve.idle_s=3", ends=2)
-    assert "serve.idle_s has no effect in specdec caption" in outcome.err
-    assert specdec("config", "show", "--set", "serve.idle_s=3").code == 0
-
-
 def test_flags_may_stand_behind_the_files_and_before_them(specdec, recordings, tmp_path):
     outcome = specdec("caption", recordings[0], "-q", "--mode", "edge", recordings[1])
     assert (outcome.code, len(outcome.lines)) == (0, 2)

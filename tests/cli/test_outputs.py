@@ -43,39 +43,6 @@ def test_the_ending_says_what_is_written(run, specdec, clip, ending):
     assert Path("0.jsonl").is_file()
 
 
-def test_an_export_is_replaced_until_somebody_edits_it_and_then_by_consent(run, clip):
-    assert run(clip, "-o", "0.vtt", "-l", "zh").code == 0
-    assert run(clip, "-o", "0.vtt", "-l", "en", "--overwrite").code == 0
-    before = Path("0.vtt").read_text("utf-8")
-    assert before.isascii()
-    assert run(clip, "-o", "0.vtt", "-l", "en").code == 0  # there is nothing to caption, and the export is its own
-    assert Path("0.vtt").read_text("utf-8") == before
-    Path("0.vtt").write_text("mine")
-    refused = run(clip, "-o", "0.vtt", loads=False)
-    assert (refused.code, "specdec did not write it, or it was edited since" in refused.err) == (2, True)
-    assert Path("0.vtt").read_text() == "mine"
-    assert run(clip, "-o", "0.vtt", "--overwrite").code == 0
-    assert Path("0.vtt").read_text("utf-8") != "mine"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("0.wav", "-o", "x.docx"), "Name it x.jsonl for transcripts, or after an export: .csv, .textgrid, .eaf, .srt"),
-        (("0.wav", "-o", "x"), "has no ending of a format"),
-        (("0.wav", "1.wav", "-o", "x.srt"), "-o FILE.jsonl --export srt"),
-        (("0.wav", "-o", "x.csv", "--retry-failed"), "there is no file x.jsonl to resume"),
-        (("0.wav", "-o", "none/x.csv"), "cannot be written"),
-    ],
-)
-def test_what_cannot_be_made_is_refused_before_loading(run, clip, arguments, said):
-    write_voice(clip.with_name("1.wav"), 1, 0.4)
-    outcome = run(*arguments, loads=False)
-    assert outcome.code == 2, outcome.err
-    assert said.lower() in outcome.err.lower()
-    assert sorted(path.name for path in Path().iterdir()) == ["0.wav", "1.wav", "tmp"]
-
-
 def test_several_recordings_and_one_that_is_broken(run, clip):
     write_voice(clip.with_name("1.wav"), 1, 0.4)
     Path("2.wav").write_bytes(b"RIFF" + bytes(40))

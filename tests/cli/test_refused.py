@@ -22,12 +22,13 @@ MISUSED: list[Row] = [
 SETTINGS: list[Row] = [
     ("caption a.wav -k 0", ("-k", "decoding.k", "0")),
     ("caption a.wav --mode hybird", ("--mode", "hybrid")),
-    ("caption a.wav --mode lossless --set decoding.acceptance=rank", ("lossless", "--mode", "rank", "--set")),
     ("caption a.wav --mode edge --threshold 2", ("--threshold", "edge", "--mode")),
     ("caption a.wav --mode lossless --gate margin", ("margin", "--gate", "lossless", "--mode", "specdec compare")),
     ("caption a.wav --mode cloud --set decoding.fallback=on", ("decoding.fallback", "cloud", "--mode")),
-    ("caption a.wav --set decoding.top_p=0.9", ("--set", "temperature")),
-    ("caption a.wav --style concise --prompt mine", ("--style", "--prompt")),
+    ("caption a.wav --style concise --prompt mine", "prompt.instruction is given by --style and --prompt"),
+    ("caption a.wav --mode edge --set decoding.mode=cloud", "decoding.mode is given by --mode and --set"),
+    ("caption a.wav --set decoding.k=2 --set decoding.k=3", "decoding.k is given by --set twice"),
+    ("caption a.wav --set serve.idle_s=3", "serve.idle_s has no effect in specdec caption"),
     ("caption a.wav --style detaild", ("--style", "Did you mean detailed?")),
     ("caption a.wav --set decoding.kk=3", ("decoding.kk", "decoding.k")),
     ("caption a.wav --prompt 'How old are they?'", ("prompt.instruction", "package:mini/edge", "prompt.force")),
@@ -35,8 +36,6 @@ SETTINGS: list[Row] = [
     ("caption a.wav --start 3 --end 2", "audio.end_s is 2"),
     ("caption a.wav --start soon", "seconds, or HH:MM:SS"),
     ("config show -c range.yaml", ("range.yaml", "decoding.k")),
-    ("config show -c section.yaml", ("section.yaml", "decoding")),
-    ("config show -c torn.yaml", "torn.yaml"),
 ]
 RECORDINGS: list[Row] = [
     ("caption missing.wav none.wav nested", "--recursive"),
@@ -53,7 +52,22 @@ RECORDINGS: list[Row] = [
     ("batch --retry-failed --overwrite -o o.jsonl", "--overwrite"),
     ("caption a.wav --overwrite", "--overwrite needs --output"),
 ]
+TABLES: list[Row] = [
+    *((f"{command} {name} -o o.jsonl", ("is not a recording", hint))
+      for command, name, hint in (
+          ("caption", "truth.tsv", "--manifest truth.tsv"), ("batch", "list.TSV", "--manifest list.TSV"),
+          ("caption", "m.jsonl", "--manifest m.jsonl"), ("batch", "captions.jsonl", "specdec export captions.jsonl"),
+          ("caption", "x.srt", "--segment x.srt"), ("batch", "x.TextGrid", "--segment x.TextGrid"))),
+    *((f"{command} --segment empty.srt --strict", "it has no length")
+      for command in ("caption a.wav", "batch a.wav -o o.jsonl", "compare a.wav -o o.jsonl")),
+    *((f"{command} --segment x.srt", "x.srt does not say which of the 2 recordings its cuts are of")
+      for command in ("caption a.wav b.wav", "batch a.wav b.wav -o o.jsonl", "compare a.wav b.wav")),
+]  # fmt: skip
 OUTPUTS: list[Row] = [
+    ("batch a.wav -o own.jsonl -k 7", ("made with other settings", "k was 5 and is 7", "--overwrite")),
+    ("caption a.wav b.wav -o y.srt", "-o FILE.jsonl --export srt"),
+    ("batch a.wav -o x.csv --retry-failed", "there is no file x.jsonl to resume"),
+    ("caption a.wav -o none/x.csv", "cannot be written"),
     ("caption a.wav -o a.wav", "is one of the files that are read"),
     ("caption a.wav -o -", "--json"),
     ("caption a.wav -o new", "has no ending of a format that is written"),
@@ -74,7 +88,6 @@ OUTPUTS: list[Row] = [
     ("batch a.wav -o o.jsonl --set runtime.workers=100000", "runtime.workers takes"),
     (f"batch a.wav -o o.jsonl --batch-size {'9' * 5000}", "from 1 to 1024"),
     ("caption a.wav --set decoding.stop_strings=5", "decoding.stop_strings takes a list of texts, not 5"),
-    ("config show -c deep.yaml", "deep.yaml: not valid YAML"),
     ("caption a.wav -o o.jsonl --export praat", "--export: there is no format 'praat'"),
     ("export captions.jsonl", "Neither --to nor the ending of --output names a format"),
     ("export captions.jsonl --to srt,vtt -o x.srt", "is one file, and --to srt,vtt is more"),
@@ -128,7 +141,7 @@ PIPES = [  # a pipe is not waited for: opening one would wait for its other end
     "export pipe.jsonl --to srt",
 ]
 ALL = [
-    *((line, said, 2) for line, said in (*MISUSED, *SETTINGS, *RECORDINGS, *OUTPUTS, *STUDIES)),
+    *((line, said, 2) for line, said in (*MISUSED, *SETTINGS, *RECORDINGS, *TABLES, *OUTPUTS, *STUDIES)),
     *FILES,
     *((line, "regular file", 2) for line in PIPES),
 ]
@@ -152,13 +165,14 @@ def scene(tmp_path_factory) -> Path:
         "m.jsonl": '{"file": "a.wav"}\n',
         "own.jsonl": good_line("a.wav").to_json() + "\n",
         "truth.tsv": "file\tmood\na.wav\tsad\n",
+        "list.TSV": "file\na.wav\n",
+        "x.srt": "1\n00:00:00,000 --> 00:00:01,000\nhi\n",
+        "x.TextGrid": 'File type = "ooTextFile"\n',
+        "empty.srt": "1\n00:00:01,000 --> 00:00:01,000\nhi\n\n2\n00:00:00,000 --> 00:00:01,000\nhi\n",
         "other.tsv": "file\temotion\nsomewhere/else.wav\tsad\n",
         "cuts.csv": "start,end\n0,0.3\n",
         "words.yaml": "schema: 1\nextends: default\nattributes: {emotoin: {}}\n",
         "range.yaml": "decoding: {k: 0}\n",
-        "section.yaml": "decodin: {k: 1}\n",
-        "torn.yaml": "decoding: {k: [\n",
-        "deep.yaml": "[" * 100_000,
         "settings.json": '{"threads": 2}',
         "mine.svg": "<svg/>",
         **dict.fromkeys(("notes.txt", "mine.csv", "mine.srt"), "mine\n"),

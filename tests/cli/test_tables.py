@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.export.lines import piece
 from tests.mini_pair import write_voice
 
 
@@ -14,38 +13,10 @@ def clip(tmp_path) -> Path:
     return write_voice(tmp_path / "a.wav", 0, 0.6)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "hint"),
-    [
-        ("m.csv", "file\na.wav\n", "--manifest m.csv"),
-        ("m.TSV", "file\na.wav\n", "--manifest m.TSV"),
-        ("m.jsonl", '{"file": "a.wav"}\n', "--manifest m.jsonl"),
-        ("t.jsonl", piece(0, 1) + "\n", "specdec export t.jsonl"),
-        ("t.srt", "1\n00:00:00,000 --> 00:00:01,000\nhi\n", "--segment t.srt"),
-        ("t.TextGrid", 'File type = "ooTextFile"\n', "--segment t.TextGrid"),
-    ],
-)
-@pytest.mark.parametrize("command", ["caption", "batch"])
-def test_a_table_in_the_place_of_a_recording(specdec, clip, command, name, text, hint):
-    Path(name).write_text(text, "utf-8")
-    outcome = specdec(command, name, "-o", "o.jsonl", loads=False)
-    assert (outcome.code, "is not a recording" in outcome.err, hint in outcome.err) == (2, True, True), outcome.err
-    assert not Path("o.jsonl").exists()
-
-
 def test_a_table_beside_recordings_costs_itself_and_sound_may_have_any_name(specdec, clip):
     Path("m.csv").write_text("file\na.wav\n")
     assert specdec("caption", clip, "m.csv", "-q", "--set", "decoding.max_new_tokens=2").code == 1
     assert specdec("caption", clip.rename("b.csv"), "-q", "--set", "decoding.max_new_tokens=2").code == 0
-
-
-@pytest.mark.parametrize("command", ["caption", "batch", "compare"])
-def test_faults_of_cuts_are_told_before_anything_is_loaded(specdec, clip, command):
-    Path("cuts.srt").write_text("1\n00:00:01,000 --> 00:00:01,000\nhi\n\n2\n00:00:00,000 --> 00:00:01,000\nhi\n")
-    output = [] if command == "caption" else ["-o", "o.jsonl"]
-    outcome = specdec(command, clip, "--segment", "cuts.srt", "--strict", *output, loads=False)
-    assert (outcome.code, "it has no length" in outcome.err) == (2, True), outcome.err
-    assert "PyTorch" not in outcome.err
 
 
 def test_reading_cuts_is_shown(specdec, clip):
