@@ -85,16 +85,12 @@ def kill_and_resume(folder: Path, output: Path, seed: int, kills: int) -> int:
     return died
 
 
-@pytest.mark.parametrize(("seeds", "kills"), [(range(1), 3), (range(1, 6), 5)], ids=["few", "many"])
-def test_a_batch_that_is_killed_again_and_again_ends_as_if_it_had_not_been(many, tmp_path, uninterrupted, seeds, kills):
-    died = 0
-    for seed in seeds:
-        output = tmp_path / f"{seed}.jsonl"
-        died += kill_and_resume(many, output, seed, kills)
-        assert sorted_lines(output) == uninterrupted, f"seed {seed}"
-        assert os.listdir(tmp_path) == [output.name]
-        output.unlink()
-    assert died >= (kills - 1) * len(seeds)
+def test_a_batch_that_is_killed_again_and_again_ends_as_if_it_had_not_been(many, tmp_path, uninterrupted):
+    """A real process; in `tests.captioning.test_outputs_machine` a run is killed at every line."""
+    output = tmp_path / "out.jsonl"
+    assert kill_and_resume(many, output, 0, 3) >= 2
+    assert sorted_lines(output) == uninterrupted
+    assert os.listdir(tmp_path) == [output.name]
 
 
 def test_an_interruption_finishes_what_has_begun_and_says_how_to_go_on(many, tmp_path, uninterrupted):
@@ -126,7 +122,7 @@ def test_a_second_interruption_stops_at_once(tmp_path):
     for index in range(12):
         write_voice(folder / f"{index:02d}.wav", index, 8.0)
     output = tmp_path / "out.jsonl"
-    long = ("--set", "decoding.min_new_tokens=300", "--set", "decoding.max_new_tokens=400")
+    long = ("--set", "decoding.min_new_tokens=900", "--set", "decoding.max_new_tokens=1000")
     slow = ["batch", str(folder), "-o", str(output), *long]
     fork = Fork([*slow, "--mode", "edge", "--set", "decoding.loop_period=0", "--batch-size", "32"])
     fork.wait_for_lines(output, 1)

@@ -11,7 +11,6 @@ from specdec_cli.evaluate.result import Comparison
 from tests.cli.harness import Outcome
 from tests.evaluate.fabricate import costs_of, quality_of
 from tests.mini_pair import captioner
-from tests.transcript.lines import read_transcripts
 
 MODES = ("edge", "hybrid", "lossless", "cloud")
 SHORT = ("--set", "decoding.max_new_tokens=16")
@@ -104,19 +103,6 @@ def test_a_second_run_does_only_what_is_missing(specdec, run, recordings, tmp_pa
     more = specdec(*arguments, *recordings)
     assert "4 of 4, 100%" in more.err
     assert len(compared(more.out).clips) == 3
-
-
-def test_changed_settings_are_named_and_refused_unless_overwritten(specdec, run, recordings, tmp_path):
-    k = compared(run("zh").outcome.out).settings["k"]
-    arguments, output = run("zh").again(tmp_path), tmp_path / "again.jsonl"
-    held = output.read_bytes()
-    for changed, named in ((["-k", "4"], f"k was {k!r} and is 4"), (["-l", "en"], "language was 'zh' and is 'en'")):
-        outcome = specdec("compare", *arguments, recordings[0], *changed, ends=2)
-        assert named in outcome.err
-        assert output.read_bytes() == held
-    outcome = specdec("compare", "-o", output, recordings[0], "-k", "4", "--overwrite", "--json", ends=0)
-    assert {run.settings["k"] for run in read_transcripts(output)} == {4}
-    assert compared(outcome.out).settings["k"] == 4
 
 
 def test_a_broken_recording_is_one_error_and_costs_no_other(specdec, recordings, tmp_path):

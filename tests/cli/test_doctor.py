@@ -10,16 +10,12 @@ import pytest
 
 from specdec_cli import diagnosis as doctor_module
 from specdec_cli.captioner import Captioner
-from specdec_cli.cloud.remote import Call, RemoteModel, RemoteVerifier
-from specdec_cli.config import Config
-from specdec_cli.decoding.pair import Pair
-from specdec_cli.decoding.remote import RemoteClip
-from specdec_cli.errors import CloudError
 from specdec_cli.models import families
 from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import mini_pair
 from tests.support.machine import NOBODY
+from tests.support.servers import verifying
 
 LOAD = Captioner.load
 
@@ -97,42 +93,15 @@ def test_one_model_is_checked_where_the_mode_needs_one_and_untested_if_asked(rea
     assert "cloud" not in found
 
 
-def test_a_remote_cloud_is_probed(specdec, monkeypatch):
-    class Elsewhere(RemoteModel):
-        payload = "features"
-        window_s = 30.0
-        vocab_size = 100_000
-        name = NOBODY
-
-        def __init__(self) -> None:
-            self.failure = None
-            self.processor = mini_pair().loaded[1].processor
-
-        def describe(self) -> dict[str, str]:
-            return {"name": self.name, "dtype": "float32", "device": "cpu"}
-
-        def require_fit(self, call: Call) -> None: ...
-
-        def sound_fault(self, lexicon: str) -> str | None: ...
-
-        def verifier(self, clip: RemoteClip) -> RemoteVerifier:
-            raise AssertionError
-
-        def probe(self) -> str:
-            raise CloudError(f"{self.name} does not answer")
-
-        def close(self) -> None: ...
-
-    def load(config: Config, **_: object) -> Captioner:
-        return Captioner(config, Pair.of(mini_pair().edge, Elsewhere()), 0.1)
-
-    monkeypatch.setattr(Captioner, "load", load)
-    outcome = specdec("doctor", "--set", "decoding.mode=edge")
-    assert "does not answer" in failing(outcome)["remote"]
-    monkeypatch.setattr(Elsewhere, "probe", lambda _: "specdec 0.1.0, round trip 2 ms")
-    found = rows(specdec("doctor", "--set", "decoding.mode=edge"))
-    assert found["remote"] == ("ok", "specdec 0.1.0, round trip 2 ms")
+def test_a_remote_cloud_is_probed(really_loading, monkeypatch):
+    monkeypatch.setattr("specdec_cli.pairs.load_model", lambda *_, **__: mini_pair().edge)
+    monkeypatch.setattr("specdec_cli.cloud.remote.PAUSE_S", 0.001)
+    with verifying(mini_pair().cloud) as served:
+        found = rows(really_loading("doctor", "--set", f"cloud.model={served.url}"))
+    assert (found["remote"][0], "answered in" in found["remote"][1]) == ("ok", True)
     assert "self-test" not in found["cloud"][1]
+    outcome = really_loading("doctor", "--set", f"cloud.model={NOBODY}")
+    assert "All connection attempts failed" in failing(outcome)["remote"]
 
 
 def test_a_missing_model_fails(really_loading):

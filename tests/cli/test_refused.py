@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.captioning.lines import good_line
+from tests.evaluate.fabricate import made
 from tests.export.lines import piece
 from tests.mini_pair import write_voice
 
@@ -96,6 +97,7 @@ OUTPUTS: list[Row] = [
     ("export two.jsonl -o x.srt", "two.jsonl has 2 recordings"),
 ]
 STUDIES: list[Row] = [
+    ("compare a.wav -o runs.jsonl", ("made with other settings", "threshold was 0.6 and is", "--overwrite")),
     ("compare a.wav --mode edge", "leaves nothing to compare"),
     ("compare a.wav --mode edge,clout", "no mode 'clout'"),
     ("compare a.wav --set decoding.mode=edge", "--mode"),
@@ -164,6 +166,7 @@ def scene(tmp_path_factory) -> Path:
         ),
         "m.jsonl": '{"file": "a.wav"}\n',
         "own.jsonl": good_line("a.wav").to_json() + "\n",
+        "runs.jsonl": made("a.wav", "hybrid", settings={"threshold": 0.6}).to_json() + "\n",
         "truth.tsv": "file\tmood\na.wav\tsad\n",
         "list.TSV": "file\na.wav\n",
         "x.srt": "1\n00:00:00,000 --> 00:00:01,000\nhi\n",

@@ -1,5 +1,7 @@
 """What an HTML parser finds in a page."""
 
+import base64
+import hashlib
 import json
 from html.parser import HTMLParser
 from typing import Any
@@ -49,3 +51,24 @@ class Page(HTMLParser):
         """Content of a `meta http-equiv`."""
         (found,) = [a["content"] for tag, a in self.elements if tag == "meta" and a.get("http-equiv") == name]
         return found or ""
+
+    def require_offline(self, policy: str) -> None:
+        """It holds all that it needs, and its policy lets those scripts and styles run and nothing else."""
+        allowed = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+        assert allowed["default-src"] == "'none'"
+        assert "unsafe" not in policy
+        for name, tag in (("script-src", "script"), ("style-src", "style")):
+            own = [content for kind, attributes, content in self.sources if kind == tag and runs(attributes)]
+            digests = [base64.b64encode(hashlib.sha256(content.encode()).digest()).decode() for content in own]
+            assert set(allowed[name].split()) == {f"'sha256-{digest}'" for digest in digests}
+            assert len(digests) == 1
+        for tag, attributes in self.elements:
+            assert tag not in ("iframe", "object", "embed", "base", "video", "source")
+            for name in ("src", "href", "action", "data", "poster", "srcset"):
+                assert (attributes.get(name) or "#").startswith(("#", "data:")), (tag, attributes)
+            assert not any(name == "style" or name.startswith("on") for name in attributes)
+
+
+def runs(attributes: dict[str, str | None]) -> bool:
+    """Whether the content of a script or style is obeyed."""
+    return attributes.get("type") in (None, "module")

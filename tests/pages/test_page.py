@@ -1,7 +1,6 @@
 """The report as a file: what is in it, that it fetches nothing, and that no text in it can become markup."""
 
 import base64
-import hashlib
 import io
 import re
 from itertools import chain
@@ -106,29 +105,12 @@ def test_the_summary_stands_without_a_script(read, runs):
         assert words in read.text
 
 
-def test_nothing_is_fetched(page, read):
-    for tag, attributes in read.elements:
-        assert tag not in ("iframe", "object", "embed", "link", "base", "video", "source")
-        for name in ("src", "href", "action", "data", "poster", "srcset"):
-            assert attributes.get(name, "#").startswith(("#", "data:image/svg+xml;base64,")), (tag, attributes)
-        assert not any(name == "style" or name.startswith("on") for name in attributes)
+def test_nothing_is_fetched_and_only_its_own_script_runs(page, read):
+    read.require_offline(policy := read.meta("Content-Security-Policy"))
+    assert "media-src blob:;" in f"{policy};"
     source = page.read_text(encoding="utf-8")
     assert set(re.findall(r"https?://[^\s\"'<]+", source)) <= {"http://www.w3.org/2000/svg"}  # a name, not an address
     assert not re.search(r"@import|url\(", source)
-
-
-def test_the_policy_allows_what_is_there_and_nothing_else(read):
-    policy = dict(part.strip().split(" ", 1) for part in read.meta("Content-Security-Policy").split(";"))
-    assert policy["default-src"] == "'none'"
-    assert policy["media-src"] == "blob:"
-    executed = [
-        content for tag, attributes, content in read.sources if tag == "script" and attributes.get("type") == "module"
-    ]
-    styles = [content for tag, _, content in read.sources if tag == "style"]
-    assert len(executed) == 1
-    for name, sources in (("script-src", executed), ("style-src", styles)):
-        digests = [base64.b64encode(hashlib.sha256(source.encode()).digest()).decode() for source in sources]
-        assert set(policy[name].split()) == {f"'sha256-{digest}'" for digest in digests}
 
 
 def test_the_audio_is_the_recording(read, runs):
