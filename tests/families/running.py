@@ -19,7 +19,7 @@ from tests.tiers import named
 
 families = pytest.mark.parametrize("family", named(KINDS, "qwen2-audio", "gemma4"))
 """Each family; the fast tier has one whose clips share forwards, and one that keeps a cache of its own."""
-JOINING = sorted({*KINDS} - {"gemma4", "gemma4-unified", "gemma3n"})
+JOINING = sorted(name for name, kind in KINDS.items() if kind.joins)
 joining = pytest.mark.parametrize("family", named(JOINING, "qwen2-audio"))
 NOISES = {"same": 0.0, "near": 0.05, "far": 0.3}
 SECONDS = (0.1, 0.4, 0.9, 1.7, 3.2)

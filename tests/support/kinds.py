@@ -53,6 +53,7 @@ class Kind:
     extras: dict[str, Any] = field(default_factory=dict)  # fields of tokenizer_config.json
     spread: float = 0.3  # standard deviation of the weights: the larger, the more opinionated the model
     finish: Callable[[Path], None] = lambda _: None  # changes a written folder
+    joins: bool = True  # whether clips share a forward; where layers slide, each keeps a cache of its own
 
     def tokenizer(self) -> tf.PreTrainedTokenizerFast:
         """A tiny one; of a Voxtral with the ids of the file that `write_tekken` writes."""
@@ -297,7 +298,7 @@ def _chatml(config: Config, specials: Sequence[str], audio: str, processor: str,
 
 def _gemma(config: Config, extractor: str) -> Kind:
     features = {"feature_extractor_type": extractor, "feature_size": 128, "sampling_rate": 16000}
-    return Kind(config, _GEMMA, _GEMMA_TEMPLATE, features, _GEMMA_EXTRAS, spread=0.2, finish=_gemma_layout)
+    return Kind(config, _GEMMA, _GEMMA_TEMPLATE, features, _GEMMA_EXTRAS, spread=0.2, finish=_gemma_layout, joins=False)
 
 
 KINDS: dict[str, Kind] = {
@@ -325,6 +326,7 @@ KINDS: dict[str, Kind] = {
         | {"boa_token": "<start_of_audio>", "eoa_token": "<end_of_audio>"},
         spread=0.2,
         finish=_gemma3n_layout,
+        joins=False,
     ),
     "voxtral": Kind(
         _voxtral,
