@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from specdec_cli import interrupts
 from specdec_cli.cli.options import DisplayOptions, WatchingOptions
 from specdec_cli.config import Config, ResolvedConfig
 from specdec_cli.console.view import View, choose_view
@@ -78,21 +77,14 @@ def load_captioner(
             cuts = Cuts.of_config(config.audio)
     if cuts is not None:
         cuts.expect(recordings)
-    with view.loading("PyTorch"):
-        captioner_class = interrupts.wait_for(_captioner_class)
+    with view.loading("PyTorch"):  # takes seconds; in a thread, a twentieth more CPU time
+        from specdec_cli.captioner import Captioner
     running = config.running_long() if runs_long else config
-    captioner = captioner_class.load(running, loading=view.loading, cuts=cuts)
+    captioner = Captioner.load(running, loading=view.loading, cuts=cuts)
     if captioner.reader.cuts is not None:
         view.skips.append(captioner.reader.cuts.skips)
     require_cloud(captioner.shared, degrades=config.decoding.degrades if degrades is None else degrades)
     return captioner.labelled(lexicon).measuring()
-
-
-def _captioner_class() -> type[Captioner]:
-    """The class, whose import takes seconds: it imports PyTorch."""
-    from specdec_cli.captioner import Captioner
-
-    return Captioner
 
 
 def require_cloud(shared: SharedFields, *, degrades: bool) -> None:
