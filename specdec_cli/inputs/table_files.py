@@ -120,7 +120,7 @@ def _objects(path: Path, skips: Skips) -> Table:
     try:
         tree = _parsed(text, clean=clean)
     except ValueError as error:
-        if not text.lstrip().startswith("{"):  # the first of several lines
+        if ending(path) == ".json" and not text.lstrip().startswith("{"):  # the first of several lines
             raise ReferencesError(f"{path}: not valid JSON: {error}.", hint=_OBJECTS) from error
         tree = {}
     items, unit_s, first_channel = _said(tree)

@@ -212,3 +212,22 @@ def test_damage_is_refused_with_a_hint_or_read(tmp_path, name):
                 assert error.hint, path.read_bytes()  # noqa: PT017
 
     read()
+
+
+@pytest.mark.parametrize("name", ["talk.tsv", "talk.jsonl", "talk.rttm"])
+def test_damage_within_a_line_costs_no_other(tmp_path, name):
+    @ANY
+    @given(pieces(), st.floats(0, 0.99), EDITS)
+    def read(found: list[Piece], which: float, edits: list[tuple[float, int, str]]) -> None:
+        lines, path, hurt = SPELLINGS[name](found).splitlines(), tmp_path / name, int(which * len(found))
+        at = hurt + (name == "talk.tsv")
+        for share, length, instead in edits:
+            place = int(share * len(lines[at]))
+            rest = "" if name == "talk.jsonl" else lines[at][place + length :]  # an object keeps the names of its keys
+            lines[at] = lines[at][:place] + "".join(instead.strip("\0").splitlines()) + rest  # NULs tell UTF-16
+        path.write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
+        if others := [*found[:hurt], *found[hurt + 1 :]]:
+            said, _ = (of_cuts if name == "talk.rttm" else of_manifest)(path)
+            assert {*written(others, name)} <= {*said}
+
+    read()
