@@ -136,7 +136,8 @@ def of_manifest(path: Path) -> tuple[list[tuple[Any, ...]], Any]:
 
 
 def _part(found: Any) -> tuple[Any, ...]:
-    return round(found.start_s * 1000), round(found.end_s * 1000), found.speaker, found.text
+    start, end = (None if time is None else round(time * 1000) for time in (found.start_s, found.end_s))
+    return start, end, found.speaker, found.text
 
 
 def written(found: Sequence[Piece], name: str) -> list[tuple[Any, ...]]:
