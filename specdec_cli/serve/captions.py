@@ -36,6 +36,7 @@ from specdec_cli.types import Mode, Token
 
 NAME: Final = "The recording"  # in messages, in place of the path of a file that is gone
 IGNORED_TEXTS: Final = "The text of the messages was left out: these models follow the shipped instructions only."
+_OWN_TEXTS: Final = {"decoding.stop_strings", "prompt.instruction"}  # settings that may hold texts of a client's
 _VARIANTS: Final = 32  # captioners of different settings that are kept
 _LONG_S: Final = 60.0  # from which on a recording may take seconds to read
 _BYTES_A_SECOND: Final = 1 << 15  # of a recording whose length is not in its header
@@ -241,8 +242,8 @@ class Captions:
         were trained on the shipped prompts alone follow other texts only with `prompt.force`. Raises ConfigError if
         settings are wrong, or contradict each other.
         """
-        stops = "decoding.stop_strings" in settings
-        captioner = self._varied(settings) if stops else self._captioner_of(json.dumps(settings, sort_keys=True))
+        own = _OWN_TEXTS & settings.keys()  # which are not kept
+        captioner = self._varied(settings) if own else self._captioner_of(json.dumps(settings, sort_keys=True))
         follows = bool(texts) and (captioner.config.prompt.force or not captioner.shared.shipped_only)
         if follows:
             captioner = self._varied({**settings, **texts})

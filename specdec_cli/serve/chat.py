@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel
+from starlette.types import Send
 
 from specdec_cli.labels import Lexicon
 from specdec_cli.serve.api_error import ApiError, ErrorAnswer, refusal_of
@@ -120,7 +121,7 @@ class _Api:
         stream = _texts(work, texts)
         first = await unless_gone(request, anext(stream))
         head = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-        return StreamingResponse(_streamed(first, stream), media_type="text/event-stream", headers=head)
+        return _Stream(_streamed(first, stream), media_type="text/event-stream", headers=head)
 
     def _read(self, body: Body) -> tuple[ChatRequest, Wanted, Completion]:
         captions, asked = self._captions, ChatRequest.read(body.content)
@@ -158,6 +159,16 @@ class _Api:
             await texts.put(None)
         except Exception as error:
             await texts.put(error)
+
+
+class _Stream(StreamingResponse):
+    """Events that end with the response; else a stream that is not read would hold its place until it is collected."""
+
+    body_iterator: AsyncGenerator[str]
+
+    async def stream_response(self, send: Send) -> None:
+        async with aclosing(self.body_iterator):
+            await super().stream_response(send)
 
 
 async def _texts(work: asyncio.Task[None], texts: Texts) -> AsyncGenerator[str]:

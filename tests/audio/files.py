@@ -73,6 +73,15 @@ def flac_claiming(total: int, seconds: float = 1.0) -> bytes:
     return patched("flac", 21, bytes([kept | total >> 32]) + (total & 0xFFFFFFFF).to_bytes(4, "big"), seconds)
 
 
+def copy_protected() -> bytes:
+    """An MP4 as shops sold it: the track's kind says so, and what it holds is scrambled."""
+    data = healthy("m4a")
+    at = data.index(b"mdat")
+    size = int.from_bytes(data[at - 4 : at], "big") - 8
+    scrambled = np.random.default_rng(0).bytes(size)
+    return (data[: at + 4] + scrambled + data[at + 4 + size :]).replace(b"mp4a", b"drms", 1)
+
+
 def live(container: str, duration: str | None = None) -> bytes:
     """Matroska of unknown length, perhaps with a tag that claims one."""
     return ffmpeg_bytes(tone(4.0, 48000), 48000, container, options={"live": "1"}, duration=duration)
@@ -268,6 +277,7 @@ REFUSED: dict[str, Refused] = {
     "index-missing.m4a": Refused(lambda: healthy("m4a").partition(b"moov")[0][:-4]),
     "tag-longer-than-file.mp3": Refused(lambda: b"ID3\x04\0\0\x7f\x7f\x7f\x7f" + np.random.default_rng(0).bytes(500)),
     "encrypted.mp4": Refused(encrypted, said="is encrypted"),
+    "copy-protected.m4a": Refused(copy_protected, said="is encrypted"),
     "one-nan.wav": Refused(spoiled(np.nan, (777, 0)), AudioContentError, "NaN"),
     "nan-in-one-channel.wav": Refused(spoiled(np.nan, (slice(None), 1), 2), AudioContentError, "NaN"),
     "minus-inf.wav": Refused(spoiled(-np.inf, slice(100, 200)), AudioContentError, "infinite"),

@@ -91,6 +91,22 @@ def test_utterances_are_kept_as_files_that_can_be_captioned_again(specdec):
     assert list(read_transcripts(output)) == lines
 
 
+def test_without_a_folder_no_sound_is_kept(specdec, tmp_path, microphone):
+    specdec("listen", *QUICK, "-o", "talk.jsonl", ends=0)
+    assert {path.name for path in tmp_path.iterdir()} == {microphone.name, "talk.jsonl"}
+
+
+def test_coughs_may_be_left_out(specdec, microphone):
+    tone = 0.2 * np.sin(2 * np.pi * 440 / RATE * np.arange(RATE, dtype=np.float32))
+    soundfile.write(microphone, np.concatenate([PAUSE, tone, PAUSE, voice(0, 1.2), PAUSE]), RATE)
+    flags = {}
+    for how in ("mark", "refuse"):
+        specdec("listen", *QUICK, "-o", f"{how}.jsonl", "--set", f"audio.no_speech={how}")
+        flags[how] = [line.flags for line in read_transcripts(Path(f"{how}.jsonl")) if line.caption]
+    assert [("no_speech" in each) for each in flags["mark"]] == [True, False]
+    assert [("no_speech" in each) for each in flags["refuse"]] == [False]
+
+
 def test_lost_sound_is_told_and_marked(specdec):
     vars(sounddevice.PLAYED).update(lost_at={70})  # 3.5 s: in the second utterance
     output = Path("talk.jsonl")

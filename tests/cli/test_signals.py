@@ -175,6 +175,15 @@ def test_a_command_that_waits_for_its_input_ends(signalled):
     assert (outcome.code, "did not end" in outcome.err) == (code, False)
 
 
+def test_a_closed_terminal_ends_the_command():
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        pytest.skip("of nohup, under which no command minds it")
+    fork = Fork(["caption", "-"], command=wait_for_stdin)
+    fork.minds_signals()
+    fork.send(signal.SIGHUP)
+    assert fork.wait().code in (-signal.SIGHUP, 129)  # a shell calls both 129
+
+
 @pytest.mark.parametrize("signalled", few(SIGNALS))
 def test_what_does_not_end_is_ended_and_says_where_it_was(signalled):
     numbers, code = SIGNALS[signalled]

@@ -212,6 +212,24 @@ def test_a_call_ends_when_its_time_is_up(case, behaviour):
             assert time.monotonic() - started < SLACK_S
 
 
+def test_requests_go_to_the_configured_address_and_nowhere_else(case, monkeypatch):
+    """Through no proxy of the environment, and to no address that an answer names."""
+    elsewhere = list[str]()
+    with answering(lambda _, path, *more: elsewhere.append(path) or (200, b"{}")) as other:
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        for name in ("HTTP_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(name, other)
+            monkeypatch.setenv(name.lower(), other)
+        with answering(lambda *_: (307, b"", {"Location": f"{other}/moved"})) as url:
+            config = Server(url=url, timeout_s=60.0)
+            with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
+                call = Call(link)
+                with pytest.raises(CloudError, match="answers status 307"), call.within_deadline():
+                    call.fetch("POST", "/", bytes, b"features")
+    assert elsewhere == []
+
+
 @pytest.mark.slow
 def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case):
     with answering(lambda *_: (200, b"here")) as url:

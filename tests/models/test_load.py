@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import GenerationConfig
 
+from specdec_cli.captioner import Captioner
 from specdec_cli.config import ModelConfig
 from specdec_cli.models.audio_lm import AudioLM, ExactConvolutions
 from specdec_cli.models.families import FAMILIES
@@ -50,6 +51,13 @@ def test_a_thinker_only_folder_loads_bit_for_bit(thinker_dir):
     assert (processor.sampling_rate, processor.window_s, processor.context) == (16000, 30.0, 4096)
     assert not any(weight.requires_grad for weight in model.module.parameters())
     assert not model.module.training
+
+
+@pytest.mark.slow
+def test_the_shipped_pair_captions_without_a_network(samples):
+    """The fixtures of this folder let nothing connect, and the hub is not told to stay offline."""
+    with Captioner.load("mini", {"decoding.mode": "lossless", "prompt.language": "en"}) as captioner:
+        assert captioner.caption(samples / "en_male_pauses.flac").caption
 
 
 LONG = {"rope_type": "longrope", "original_max_position_embeddings": 1024}

@@ -3,7 +3,11 @@
 import asyncio
 import base64
 import json
+import logging
 import math
+import os
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +22,9 @@ import torch
 from openai import AsyncOpenAI, OpenAI
 
 from specdec_cli.decoding.rows import read
-from specdec_cli.errors import ScoresError
+from specdec_cli.errors import CloudError, ScoresError
 from specdec_cli.labels import Lexicon
+from specdec_cli.models.session import Session
 from specdec_cli.serve.api_error import refusal_of
 from specdec_cli.transcript import Transcript
 from tests.audio.encode import ffmpeg_bytes, sndfile_bytes
@@ -191,6 +196,17 @@ def test_logprobs_list_the_likeliest(client):
         assert each.top_logprobs[0].token == each.token  # greedy
         assert each.top_logprobs[0].logprob == each.logprob
         assert bytes(each.bytes or []).decode() == each.token
+
+
+def test_a_token_that_is_not_among_the_likeliest_has_the_number_of_the_api(client):
+    """Drawn from a distribution that is nearly flat, most tokens are none of the 20."""
+    hot = {"decoding.temperature": 1000.0, "decoding.max_new_tokens": 4, "decoding.loop_period": 0}
+    answer = ask(client, spoken(6), "edge", logprobs=True, top_logprobs=20, extra_body={"specdec": hot})
+    for each in answer.choices[0].logprobs.content:
+        listed = {top.token: top.logprob for top in each.top_logprobs}
+        assert len(listed) == 20
+        assert each.logprob == listed.get(each.token, -9999.0)
+    assert any(each.logprob == -9999.0 for each in answer.choices[0].logprobs.content)
 
 
 EARLIER = [{"role": "user", "content": "How is she?"}, {"role": "assistant", "content": None, "tool_calls": []}]
@@ -377,6 +393,48 @@ def test_metrics_count_captions_and_name_nobody(served, client):
     assert 'specdec_captions_total{mode="edge"}' in found
     assert 'route="POST /v1/chat/completions",status="200"' in found
     assert "somebody" not in found
+
+
+def test_nothing_of_a_request_is_logged_written_or_kept(served, client, caplog, monkeypatch):
+    """But for numbers; a refused one included."""
+    secret, kept = "a patient of room 7", served.offer.captions._captioner_of.cache_info
+    opened, wanted = list[object](), threading.Event()
+
+    def note(event: str, given: tuple[Any, ...]) -> None:  # no hook can be taken away
+        if wanted.is_set() and event == "open" and isinstance(given[0], str | bytes):
+            opened.extend([given[0]] if given[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) else [])
+
+    sys.addaudithook(note)
+    ask(client, spoken(1), "edge")
+    before = kept().currsize
+    wanted.set()
+    with caplog.at_level(logging.DEBUG, "specdec_cli"):
+        for own in ({}, {"prompt.instruction": secret}, {"decoding.stop_strings": [secret]}):
+            asked = message(spoken(1), text=secret if not own else None)
+            answer = ask(client, asked, "edge", user=secret, extra_body={"specdec": {"prompt.force": True, **own}})
+        with pytest.raises(openai.BadRequestError):
+            ask(client, message("AAAA", text=secret), "edge")
+    wanted.clear()
+    assert opened == []
+    logged = " ".join(f"{vars(record)}" for record in caplog.records)
+    assert "/v1/chat/completions" in logged
+    assert secret not in logged
+    assert text_of(answer) not in logged
+    assert kept().currsize == before + 1  # of the settings without a text of the client's
+
+
+@pytest.mark.parametrize(("error", "status"), [(RuntimeError("illegal access"), 500), (CloudError("it is gone"), 503)])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_failure_of_a_model_is_not_the_request_s_fault(client, monkeypatch, error, status, stream):
+    def fail(*_: object) -> torch.Tensor:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "logits", fail)
+        with pytest.raises(openai.InternalServerError, match=str(error)) as caught:
+            ask(client, spoken(1), "edge", stream=stream)
+    assert caught.value.status_code == status
+    assert text_of(ask(client, spoken(1), "edge"))
 
 
 def test_settings_that_ban_all_tokens_are_the_request_s_fault():

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,9 +22,12 @@ import pytest
 import torch
 from openai import AsyncOpenAI
 
+import specdec_cli.serve
 from specdec_cli.captioner import Captioner
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.session import Session
+from specdec_cli.serve.app import Offer
+from specdec_cli.serve.limits import ServeLimits
 from tests.mini_pair import RATE, captioner, mini_pair, voice
 from tests.serve.messages import ask, at_address, encoded, message, spoken, text_of
 from tests.support.machine import growing_less_than
@@ -41,13 +45,14 @@ def served() -> Iterator[Running]:
         yield running
 
 
-def begun(served: Running, *, stream: bool = True) -> socket.socket:
+def begun(served: Running, *, stream: bool = True, **more: Any) -> socket.socket:
     """A connection whose request was sent."""
     body = {
         "model": "specdec/hybrid",
         "messages": message(MANY_PIECES),
         "stream": stream,
         "specdec": {"audio.segment": 1.45},
+        **more,
     }
     data = json.dumps(body).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"
@@ -196,6 +201,43 @@ def test_a_packed_body_is_refused_by_its_name(served):
     with pytest.raises(openai.APIStatusError, match="a body in gzip is not unpacked") as caught:
         served.client().post("/chat/completions", body={}, options={"headers": head}, cast_to=object)
     assert caught.value.status_code == 415
+
+
+@pytest.mark.slow
+def test_a_stream_that_is_not_read_ends_and_frees_its_place():
+    with captioning(room=1, unread_s=0.3) as served:
+        served._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # of connections to come
+        before = pieces_captioned(served)
+        with begun(served, model="specdec/edge", logprobs=True, top_logprobs=20) as connection:
+            assert until(lambda: pieces_captioned(served) > before)
+            assert served.becomes_idle()
+            assert pieces_captioned(served) < before + 40
+            assert b"[DONE]" not in told(connection)
+
+
+def test_connections_have_a_bound():
+    served = Running(Offer(ServeLimits(connections=3)))
+    try:
+        with socket.create_connection(("127.0.0.1", served.port)), socket.create_connection(("127.0.0.1", served.port)):
+            assert until(lambda: httpx.get(f"{served.url}/healthz").status_code == 503)
+        assert until(lambda: httpx.get(f"{served.url}/healthz").status_code == 200)
+    finally:
+        served.stop()
+
+
+def test_the_pages_have_the_limits_of_the_server():
+    limits, page = ServeLimits(), Path(__file__).parents[2] / "docs" / "api.md"
+    body, bodies = (f"{size >> 20} MiB" for size in (limits.body_bytes, limits.bodies_bytes))
+    said = {
+        page: (f"({limits.body_s:g} s)", f"({body})", f"{limits.waiting} recordings are waiting"),
+        Path(specdec_cli.serve.__file__).with_name("THREAT_MODEL.md"): (
+            f"({bodies} in all", f"at most {limits.connections} connections", f"a body may take {limits.body_s:g} s",
+            f"not read ends after {limits.unread_s:g} s", f"{limits.waiting} recordings wait at most",
+            f"a text has {limits.text_tokens} tokens",
+        ),
+    }  # fmt: skip
+    missing = [text for path, texts in said.items() for text in texts if text not in path.read_text("utf-8")]
+    assert missing == []
 
 
 def told(connection: socket.socket) -> bytes:

@@ -1,13 +1,31 @@
 """Which settings are run, and which one is recommended."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from specdec_cli.labels.references import Reference
 from specdec_cli.stats import Resampler, Statistic, Values
 from specdec_cli.tune.choosing import best_of, worth_running
 from specdec_cli.tune.outcomes import Baselines, SettingOutcome
 from specdec_cli.tune.replay import Candidate
-from specdec_cli.tune.tuning_plan import TuningPlan
+from specdec_cli.tune.tuning_plan import TuningPlan, groups_of, split
 from specdec_cli.types import GateName
+from tests.tune.recorded import trace_of
+
+
+def test_no_speaker_is_on_both_sides_of_the_split():
+    traces = [trace_of(0).model_copy(update={"sha256": str(number)}) for number in range(20)]
+    said = {trace.sha256: Reference(trace.file, (), {}, f"speaker {n % 5}") for n, trace in enumerate(traces)}
+    by, groups = groups_of(traces, said)
+    assert by == "speaker"
+    for seed in range(10):
+        halves = [{said[trace.sha256].speaker for trace in half} for half in split(traces, groups, seed)]
+        assert halves[0] | halves[1] == {f"speaker {n}" for n in range(5)}
+        assert not halves[0] & halves[1]
+    few = {sha256: replace(one, speaker=f"speaker {n % 3}") for n, (sha256, one) in enumerate(said.items())}
+    for unfit in (few, dict(list(said.items())[1:])):  # three speakers, and one clip of nobody
+        assert groups_of(traces, unfit)[0] == "clip"
 
 
 def constant(value: float) -> Statistic:
