@@ -88,12 +88,12 @@ def from_exact(_path: str, file: FileIO, stack: ExitStack, from_s: float, track:
     """
     start, size = read_at(file, 36, 0), os.fstat(file.fileno()).st_size
     is_flac, frame = start.startswith(b"fLaC") and size > _AHEAD and not _is_joined(file), _frame_of_wav(start, size)
-    if not (is_flac or frame) or track not in (None, 1) or (sound := _sndfile(file, stack)) is None:
+    if not (is_flac or frame) or track not in (None, 1) or (decoder := _sndfile(file, stack)) is None:
         return None
-    unread_s = (size / frame - sound.frames) / sound.samplerate if frame else 0.0
-    if sound.channels > 2 or unread_s > MISSING_S:  # FFmpeg has the places of more channels
+    unread_s = (size / frame - decoder.frames) / decoder.samplerate if frame else 0.0
+    if decoder.channels > 2 or unread_s > MISSING_S:  # FFmpeg has the places of more channels
         return None
-    source = _source(sound, from_s)
+    source = _source(decoder, from_s)
     if is_flac:
         source.chunks = _checked(source, source.chunks, file, size)
     return source
@@ -171,8 +171,8 @@ def from_sndfile(_path: str, file: FileIO, stack: ExitStack, from_s: float, _tra
     """An `OpenedFile` for a file that libsndfile reads: some old formats, and WAV behind a tag; else None."""
     if read_at(file, 1, 0) == b"\xff":  # its decoder of MP3 writes to stderr
         return None
-    sound = _sndfile(file, stack)
-    return None if sound is None else _source(sound, from_s)
+    decoder = _sndfile(file, stack)
+    return None if decoder is None else _source(decoder, from_s)
 
 
 def _sndfile(file: FileIO, stack: ExitStack) -> Any | None:
@@ -182,22 +182,22 @@ def _sndfile(file: FileIO, stack: ExitStack) -> Any | None:
     file.seek(0)  # a descriptor: soundfile guesses from names (`x.raw` raises), and C prints errors of a Python reader
     try:
         with _OPENING:
-            sound = stack.enter_context(soundfile.SoundFile(file.fileno() if POSIX else file, closefd=False))
+            decoder = stack.enter_context(soundfile.SoundFile(file.fileno() if POSIX else file, closefd=False))
     except soundfile.LibsndfileError:
         return None
-    return sound if 0 < sound.frames < 1 << 62 else None
+    return decoder if 0 < decoder.frames < 1 << 62 else None
 
 
-def _source(sound: Any, from_s: float) -> OpenedFile:
-    duration_s = sound.frames / sound.samplerate
-    source = OpenedFile(sound.samplerate, sound.channels, iter(()), declared_s=duration_s, longest_s=duration_s)
-    if from_s > 0 and sound.seekable():
-        source.at = sound.seek(min(round(from_s * sound.samplerate), sound.frames))
-    length = max(1, CHUNK_SAMPLES // sound.channels)
+def _source(decoder: Any, from_s: float) -> OpenedFile:
+    duration_s = decoder.frames / decoder.samplerate
+    source = OpenedFile(decoder.samplerate, decoder.channels, iter(()), declared_s=duration_s, longest_s=duration_s)
+    if from_s > 0 and decoder.seekable():
+        source.at = decoder.seek(min(round(from_s * decoder.samplerate), decoder.frames))
+    length = max(1, CHUNK_SAMPLES // decoder.channels)
 
     def chunks() -> Iterator[Floats]:
-        # not sound.blocks(), which fills up a file that ends early with earlier samples
-        while len(chunk := sound.read(length, dtype="float32", always_2d=True)):
+        # not decoder.blocks(), which fills up a file that ends early with earlier samples
+        while len(chunk := decoder.read(length, dtype="float32", always_2d=True)):
             yield chunk
 
     source.chunks = chunks()

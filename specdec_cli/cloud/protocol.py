@@ -99,9 +99,9 @@ class ClipFigures(Message):
     attributes: list[Name] = Field(min_length=1, max_length=100)  # whose classes they decide, by the server's lexicon
 
     @classmethod
-    def of(cls, sound: ClipGrounding) -> ClipFigures:
+    def of(cls, grounding: ClipGrounding) -> ClipFigures:
         """The message about a clip's sound."""
-        return cls(measured=sound.measured, language=sound.language, attributes=sorted(sound.attributes))
+        return cls(measured=grounding.measured, language=grounding.language, attributes=sorted(grounding.attributes))
 
 
 class ClipRequest(Message):

@@ -62,8 +62,8 @@ class ServedVerifier(RemoteVerifier):
             with suppress(ForgottenError):
                 return self._exchange("POST", f"{self._path}/verify", wire.pack(block, distributions))
             self._before = replace(self._done, prompt_tokens=0)
-        clip, decoding, sound = self._clip, self._clip.config.decoding, self._clip.grounding
-        if sound is not None and (fault := self._server.sound_fault(sound.lexicon_digest)):
+        clip, decoding, grounding = self._clip, self._clip.config.decoding, self._clip.grounding
+        if grounding is not None and (fault := self._server.sound_fault(grounding.lexicon_digest)):
             raise CloudError(f"the sound cannot decide what {self._server.name} writes: {fault}")
         request = wire.ClipRequest(
             identity=self._server.identity,
@@ -78,7 +78,7 @@ class ServedVerifier(RemoteVerifier):
             guess_tokens=decoding.guess_tokens,
             top_n=min(clip.top_n, wire.MOST_LISTED) or None,
             synonyms=dict(clip.synonyms) or None,
-            sound=None if sound is None else wire.ClipFigures.of(sound),
+            sound=None if grounding is None else wire.ClipFigures.of(grounding),
             block=block,
         )
         tensors = wire.as_sent(clip.prompt().audio) | distributions
