@@ -141,7 +141,7 @@ class Sink:
 
 
 def caption_missing(job: Job, models: AbstractContextManager[Backend], sink: Sink) -> None:
-    """Captions what the output of a job lacks. If that is anything, `models` are loaded: they are within its block.
+    """Captions what the output of a job lacks. If that is anything, entering `models` loads them.
 
     Raises:
         TranscriptError: the output holds something else, or cannot be written.

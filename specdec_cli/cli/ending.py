@@ -33,7 +33,7 @@ class Interruption:
         return self.asked
 
 
-_block: Interruption | None = None
+_interruption: Interruption | None = None  # of the block of `interruptible` that runs
 _seen: set[int] = set()
 
 
@@ -65,22 +65,22 @@ def interruptible(stopping: Callable[[], None]) -> Iterator[Interruption]:
 
     The caller looks at `Interruption.check` all the time.
     """
-    global _block
-    _block = block = Interruption(stopping)
+    global _interruption
+    _interruption = interruption = Interruption(stopping)
     try:
-        yield block
-        block.check()
+        yield interruption
+        interruption.check()
     finally:
-        _block = None
+        _interruption = None
 
 
 def handle(number: int, _frame: FrameType | None) -> None:
     """Handles SIGINT and SIGTERM: sets a flag. All else is done in a thread that needs no lock of `threading`."""
-    block, again = _block, number in _seen
+    interruption, again = _interruption, number in _seen
     _seen.add(number)
-    if block is not None and number == signal.SIGINT and not block.asked:
-        block.asked = True
-        _thread.start_new_thread(block.stopping, ())
+    if interruption is not None and number == signal.SIGINT and not interruption.asked:
+        interruption.asked = True
+        _thread.start_new_thread(interruption.stopping, ())
         return
     interrupts.ask(number)
     limit_s = _AGAIN_S if again else _GRACE_S
