@@ -1,6 +1,6 @@
 """Every mode beside transformers' `generate`: `python -m tools.bench --clips DIR`.
 
-Clips take turns in all of them, in one process: read before, and timed from the prompt to the finished transcript.
+Clips take turns in all of them, in one process: read before, and timed from the prompt to the last token.
 `generate` gets the prompts ready made and computes with the same kernels, greedily. Modes learn guesses from the clips
 before, as in `specdec batch`. With `--against NAME=VALUE` each mode runs a second time, under another setting, in place
 of `generate`.
@@ -8,6 +8,7 @@ of `generate`.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable
@@ -53,10 +54,13 @@ def mode(captioner: Captioner) -> Contender:
 
     def take(file: str) -> Taken:
         runs = list(captioner.runs(file))
-        started = time.perf_counter(), time.process_time()
-        rounds = [round_ for run in runs for round_ in run.finish().rounds]
+        started = time.process_time()
+        transcripts = [run.finish() for run in runs]
+        cpu_ms = 1e3 * (time.process_time() - started)
+        rounds = [round_ for transcript in transcripts for round_ in transcript.rounds]
         ids = tuple(id_ for round_ in rounds for id_ in round_.committed_ids)
-        return Taken(ids, *_since(started), any(round_.escalated for round_ in rounds))
+        wall_ms = math.fsum(of.timing.total_ms for of in transcripts if of.timing and of.timing.total_ms)
+        return Taken(ids, wall_ms, cpu_ms, any(round_.escalated for round_ in rounds))
 
     return take
 
@@ -90,7 +94,7 @@ def generate(model: AudioLM, prompt: Prompt, settings: DecodingConfig) -> Taken:
         name: values.to(module.device, module.dtype if values.is_floating_point() else None)
         for name, values in prompt.audio.items()
     }
-    started = time.perf_counter(), time.process_time()
+    began, worked = time.perf_counter(), time.process_time()
     with torch.inference_mode(), warnings.catch_warnings(action="ignore"):
         output = module.generate(
             input_ids=ids,
@@ -104,12 +108,8 @@ def generate(model: AudioLM, prompt: Prompt, settings: DecodingConfig) -> Taken:
             eos_token_id=list(eos_ids),
             pad_token_id=eos_ids[0],
         )
-        return Taken(tuple(output[0, len(prompt.ids) :].tolist()), *_since(started))
-
-
-def _since(started: tuple[float, float]) -> tuple[float, float]:
-    wall, cpu = started
-    return 1e3 * (time.perf_counter() - wall), 1e3 * (time.process_time() - cpu)
+        text = tuple(output[0, len(prompt.ids) :].tolist())
+    return Taken(text, 1e3 * (time.perf_counter() - began), 1e3 * (time.process_time() - worked))
 
 
 def main(
