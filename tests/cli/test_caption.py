@@ -219,6 +219,14 @@ def test_where_the_edge_may_write_alone_an_unreachable_cloud_is_a_warning(specde
     assert (found.degraded is not None) == ("never" not in given)
 
 
+def test_quiet_does_not_hide_that_the_cloud_was_never_reached(specdec, edge_here, recordings):
+    given = ("--mode", "lossless", "--set", "decoding.fallback=on")
+    first, second = specdec("caption", recordings[0], "-q", *UNREACHABLE, *given, ends=3).err.splitlines()
+    assert first.startswith(f"warning: no answer at the start: {NOBODY}: ")
+    assert second.startswith(f"warning: {recordings[0]}: degraded: ")
+    assert NOBODY in second
+
+
 @pytest.mark.parametrize("command", few(["caption", "batch", "compare"]))
 def test_a_command_closes_its_connections(specdec, edge_here, recordings, monkeypatch, command):
     closed = list[str]()

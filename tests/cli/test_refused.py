@@ -10,6 +10,7 @@ from tests.captioning.lines import good_line
 from tests.evaluate.fabricate import made
 from tests.export.lines import piece
 from tests.mini_pair import write_voice
+from tests.support.machine import NOBODY
 
 Row = tuple[str, str | tuple[str, ...]]
 
@@ -64,6 +65,14 @@ TABLES: list[Row] = [
     *((f"{command} --segment x.srt", "x.srt does not say which of the 2 recordings its cuts are of")
       for command in ("caption a.wav b.wav", "batch a.wav b.wav -o o.jsonl", "compare a.wav b.wav")),
 ]  # fmt: skip
+SERVERS: list[Row] = [
+    *((f"serve --host {host}", "without an access token") for host in ("0.0.0.0", "::", "cloud.example.org")),
+    ("serve --token-env NOT_SET_ANYWHERE", "is not set"),
+    ("serve --token-env SHORT_TOKEN", ("holds no token of at least 16 ASCII characters", "openssl rand -hex 32")),
+    ("serve --set serve.tls_cert=x.pem", "Give both PEM files"),
+    ("serve --set serve.tls_cert=x.pem --set serve.tls_key=y.pem", "the certificate cannot be used"),
+    ("serve --batch-size 0", "greater than or equal to 1"),
+]
 OUTPUTS: list[Row] = [
     ("batch a.wav -o own.jsonl -k 7", ("made with other settings", "k was 5 and is 7", "--overwrite")),
     ("caption a.wav b.wav -o y.srt", "-o FILE.jsonl --export srt"),
@@ -133,6 +142,9 @@ FILES: list[tuple[str, str, int]] = [
     ("export captions.jsonl -o mine.srt", "specdec did not write it", 2),
     ("export captions.jsonl -o mine.csv", "or replace it: --overwrite", 2),
     ("export none.jsonl --to srt", "none.jsonl cannot be read", 2),
+    ("review none.jsonl", "none.jsonl cannot be read", 2),
+    ("review captions.jsonl -o mine.html", "specdec did not write it", 2),
+    ("review captions.jsonl -o captions.jsonl", "captions.jsonl", 2),
 ]
 PIPES = [  # a pipe is not waited for: opening one would wait for its other end
     "caption a.wav --lexicon pipe.yaml",
@@ -143,10 +155,16 @@ PIPES = [  # a pipe is not waited for: opening one would wait for its other end
     "export pipe.jsonl --to srt",
 ]
 ALL = [
-    *((line, said, 2) for line, said in (*MISUSED, *SETTINGS, *RECORDINGS, *TABLES, *OUTPUTS, *STUDIES)),
+    *((line, said, 2) for line, said in (*MISUSED, *SETTINGS, *RECORDINGS, *TABLES, *SERVERS, *OUTPUTS, *STUDIES)),
     *FILES,
     *((line, "regular file", 2) for line in PIPES),
 ]
+
+
+@pytest.fixture(autouse=True)
+def no_log(monkeypatch) -> None:
+    """A server leaves the loggers of this process alone."""
+    monkeypatch.setattr("specdec_cli.serve.server.log_json", lambda **_: None)
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +196,7 @@ def scene(tmp_path_factory) -> Path:
         "range.yaml": "decoding: {k: 0}\n",
         "settings.json": '{"threads": 2}',
         "mine.svg": "<svg/>",
-        **dict.fromkeys(("notes.txt", "mine.csv", "mine.srt"), "mine\n"),
+        **dict.fromkeys(("notes.txt", "mine.csv", "mine.html", "mine.srt"), "mine\n"),
     }
     for name, text in texts.items():
         (folder / name).write_text(text, "utf-8")
@@ -196,6 +214,7 @@ def test_what_cannot_work_is_one_error_with_a_hint_and_changes_nothing(specdec, 
     if "pipe." in line and not hasattr(os, "mkfifo"):
         pytest.skip("no pipes with names here")
     monkeypatch.chdir(scene)
+    monkeypatch.setenv("SHORT_TOKEN", "fifteen-letters")
     before = contents(scene)
     outcome = specdec(*shlex.split(line), loads=False)
     told = " ".join(outcome.err.split())
@@ -205,6 +224,11 @@ def test_what_cannot_work_is_one_error_with_a_hint_and_changes_nothing(specdec, 
     assert " hint: " in told
     assert "Traceback" not in told
     assert contents(scene) == before
+
+
+def test_a_server_is_not_started_where_another_one_listens(specdec):
+    outcome = specdec("serve", "--port", NOBODY.rpartition(":")[2], ends=2, loads=False)
+    assert "cannot listen on" in outcome.err
 
 
 @pytest.mark.parametrize("size", ["COLUMNS", "LINES"])

@@ -84,7 +84,7 @@ def files(tmp_path: Path) -> dict[str, bytes]:
 
 
 def run_to_its_end(command: str, folder: Path, tmp_path: Path) -> Whole:
-    started, fork = time.monotonic(), begun(folder, tmp_path / "whole", command)
+    fork, started = begun(folder, tmp_path / "whole", command), time.monotonic()
     if command == "serve":
         fork.says('"ready"')
         fork.send(signal.SIGTERM)

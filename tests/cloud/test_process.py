@@ -2,7 +2,6 @@
 
 import ctypes
 import json
-import os
 import shlex
 import shutil
 import signal
@@ -10,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,10 +26,9 @@ from specdec_cli.errors import ConfigError
 from specdec_cli.serve import server
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import ServerAddress
-from tests.cli.status import exit_code
+from tests.cli.harness import COMMAND, environment
 from tests.laws.test_wire_law import rounded
-from tests.mini_pair import RATE, mini_pair, voice, write_voice
-from tests.support.machine import NOBODY
+from tests.mini_pair import RATE, mini_pair, voice
 from tests.support.servers import answering, verifying
 from tests.tiny import collect
 
@@ -45,13 +43,8 @@ class Process:
     client: dict[str, object]  # settings of whoever calls it
 
     def __init__(self, *arguments: str, **variables: str) -> None:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("SPECDEC_")}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "specdec_cli", "serve", "--port", "0", *arguments],
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | variables,
-        )
+        command = [*COMMAND, "serve", "--port", "0", *arguments]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment(**variables))
         self.events: list[dict[str, Any]] = []
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
@@ -180,7 +173,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.slow
-def test_a_token_and_a_certificate_of_its_own(process, tmp_path, monkeypatch, command):
+def test_a_token_and_a_certificate_of_its_own(process, monkeypatch):
     assert process.url.startswith("https://")
     mode = {"decoding__mode": "lossless", "decoding__fallback": "on"}
     with pytest.raises(ConfigError, match="is not trusted by the public authorities") as caught:
@@ -191,9 +184,6 @@ def test_a_token_and_a_certificate_of_its_own(process, tmp_path, monkeypatch, co
     assert "Write the host in cloud.model as the certificate has it" in str(caught.value.hint)
     plain = captioner(process.url.replace("https:", "http:"), **mode)
     assert "write https:// in cloud.model" in str(plain.run_samples(voice(9), RATE).finish().degraded)
-    sound = write_voice(tmp_path / "voice.wav", 9)
-    code, said = command("caption", str(sound), "--set", f"cloud.model={process.url}", "--mode", "lossless")
-    assert (code, "is not trusted" in said, "remote.ca_file" in said) == (2, True, True), said
     monkeypatch.setenv("OUR_TOKEN", "wrong")
     with pytest.raises(ConfigError, match="the access token is missing or wrong"):
         captioner(process.url, **process.client, **mode)
@@ -222,65 +212,6 @@ def test_a_web_server_that_expects_tls_is_named_as_such(status):
     assert "https:// if that uses TLS" in str(caught.value.hint)
 
 
-@pytest.fixture
-def command(monkeypatch, capsys) -> Callable[..., tuple[int, str]]:
-    """Runs a command in this process: its exit code, and what it writes to stderr."""
-    monkeypatch.setattr("specdec_cli.serve.server.log_json", lambda **_: None)
-
-    def run(*arguments: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["specdec", *arguments])
-        capsys.readouterr()
-        return exit_code(), capsys.readouterr().err
-
-    return run
-
-
-def test_quiet_does_not_hide_that_the_cloud_was_never_reached(tmp_path, command):
-    sound = write_voice(tmp_path / "voice.wav", 9)
-    url = NOBODY
-    code, said = command(
-        "caption",
-        str(sound),
-        "-q",
-        "--mode",
-        "lossless",
-        "--set",
-        "decoding.fallback=on",
-        "--set",
-        f"cloud.model={url}",
-    )
-    assert code == 3  # the cloud answered nothing
-    first, second = said.splitlines()
-    assert first.startswith(f"warning: no answer at the start: {url}: ")
-    assert second.startswith(f"warning: {sound}: degraded: ")
-    assert url in second
-
-
-def test_what_cannot_be_served_is_refused(command, monkeypatch):
-    """Before any model is loaded."""
-
-    def load(*_: object, **__: object) -> None:
-        raise AssertionError("a model was loaded")
-
-    monkeypatch.setattr("specdec_cli.captioner.load_pair", load)
-    monkeypatch.setenv("SHORT_TOKEN", "fifteen-letters")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        for arguments, match in (
-            (("--host", "0.0.0.0"), "without an access token"),
-            (("--host", "::"), "without an access token"),
-            (("--host", "cloud.example.org"), "without an access token"),
-            (("--token-env", "NOT_SET_ANYWHERE"), "is not set"),
-            (("--token-env", "SHORT_TOKEN"), "holds no token of at least 16 ASCII characters"),
-            (("--token-env", "SHORT_TOKEN"), "openssl rand -hex 32"),
-            (("--set", "serve.tls_cert=x.pem"), "Give both PEM files"),
-            (("--set", "serve.tls_cert=x.pem", "--set", "serve.tls_key=y.pem"), "the certificate cannot be used"),
-            (("--port", str(taken.getsockname()[1])), "cannot listen on"),
-            (("--batch-size", "0"), "greater than or equal to 1"),
-        ):
-            code, said = command("serve", *arguments)
-            assert (code, match in " ".join(said.split())) == (2, True), said
-
-
 CLIPS_OF_MANY_LENGTHS = """
 import ctypes
 from specdec_cli import Captioner
@@ -303,14 +234,9 @@ for n in range(60):
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(ctypes.pythonapi, "mallinfo2"), reason="the C library does not tell what it allocated")
 def test_lengths_of_audio_that_no_clip_had_before_take_no_memory_that_stays():
-    some, all_ = map(int, said_by(CLIPS_OF_MANY_LENGTHS).split())
+    command = [sys.executable, "-c", CLIPS_OF_MANY_LENGTHS]
+    own = {k: v for k, v in environment().items() if "CAPACITY" not in k and not k.startswith("MALLOC_")}
+    some, all_ = map(
+        int, subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=own).stdout.split()
+    )
     assert all_ < some + 20  # MiB; without bounds 40 more clips take 50 to 100
-
-
-def said_by(program: str) -> str:
-    """What a Python program writes to stdout, without the variables that this process has set for its libraries."""
-    environment = {k: v for k, v in os.environ.items() if "CAPACITY" not in k and not k.startswith("MALLOC_")}
-    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True, env=environment
-    ).stdout

@@ -4,7 +4,6 @@ The fast tier asks stand-ins that compute with the models; the full one real ser
 """
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -35,6 +34,7 @@ from specdec_cli.decoding.pair import Pair
 from specdec_cli.errors import CheckpointError, EdgeError
 from specdec_cli.models.remote_processor import RemoteProcessor
 from specdec_cli.types import Finished, ModelWork
+from tests.cli.harness import environment
 from tests.cloud.stand_in import ModelServer
 from tests.cloud.vllm_cases import CLOUD, VllmCase, clip, cloud, configured, edge, outcome, prompt
 from tests.cloud.vllm_server import serving, write_recordings
@@ -280,8 +280,7 @@ def batch(servers: Servers, folder: Path, *arguments: str, program: Sequence[str
     """What a batch over the recordings of a folder's `in` to its `out.jsonl` says; it must succeed."""
     command = [sys.executable, *program, "batch", str(folder / "in"), "-o", str(folder / "out.jsonl")]
     command += ["-c", str(servers.config(folder)), *arguments]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    ran = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=600, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stderr
 

@@ -25,6 +25,7 @@ def cloud_of(source: str | Path | None = None, environ: dict[str, str] | None = 
 
 
 def test_a_model_is_a_name_or_an_address():
+    assert cloud_of(cloud="HTTPS://Far.Example:8765").url == "https://Far.Example:8765"
     cloud = cloud_of(cloud=URL + "/")
     assert (cloud.url, cloud.label) == (URL, URL)
     environ = {"SPECDEC_CLOUD": URL, "SPECDEC_CLOUD__TOKEN_ENV": "KEY"}
@@ -47,6 +48,7 @@ def test_an_edge_is_waited_for_longer_unless_a_setting_says_how_long():
     [
         ({"cloud.model": "http://cloud.example.org"}, ["cloud.model", "remote.allow_plain_http"]),
         ({"cloud.model": "http://127.0.0.1.example.org"}, ["cloud.model", "remote.allow_plain_http"]),
+        ({"cloud.model": "HtTp://cloud.example.org"}, ["remote.allow_plain_http"]),
         ({"cloud.model": "https://host:99999"}, ["cloud.model", "https://host:8765"]),
         ({"cloud.model": "https://user:secret@host"}, ["cloud.model", "token_env"]),
         ({"cloud.model": URL, "edge": None, "decoding.mode": "cloud"}, ["cloud.processor"]),

@@ -36,11 +36,3 @@ def test_several_errors_have_a_line_each():
     with pytest.raises(ConfigError) as caught:
         raise_if_any([ConfigError("One.", hint="Do."), ConfigError("Two."), ConfigError("Three.")])
     assert str(caught.value.hint).splitlines() == ["Do.", "Also:", "- Two.", "- Three."]
-
-
-@pytest.mark.parametrize("scheme", ["http", "HTTP", "HtTp"])
-def test_a_scheme_in_capitals_is_the_same_scheme(refusal, load, scheme):
-    error = refusal(cloud__model=f"{scheme}://far.example:8765")
-    assert "allow_plain_http" in error.message
-    secure = load(cloud__model="HTTPS://Far.Example:8765").config.cloud
-    assert secure.url == "https://Far.Example:8765"

@@ -128,18 +128,6 @@ def test_of_references_it_is_told_how_many_were_found(specdec, transcripts, tmp_
         assert said in outcome.err
 
 
-def test_only_its_own_pages_are_replaced(specdec, transcripts, tmp_path):
-    page = tmp_path / "review.html"
-    made(specdec, transcripts, page)
-    made(specdec, transcripts, page, "--limit", "1")
-    page.write_text("<!doctype html><title>mine</title>")
-    outcome = specdec("review", transcripts, "-o", page)
-    assert outcome.code != 0
-    assert page.read_text().endswith("mine</title>")
-    assert specdec("review", transcripts, "-o", transcripts).code == 2
-    assert specdec("review", tmp_path / "none.jsonl", "-o", page).code != 0
-
-
 @pytest.mark.parametrize(
     ("values", "field", "shown"),
     [

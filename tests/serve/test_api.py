@@ -344,6 +344,12 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ),
     ({"specdec": {"gate.threshold": 0.5}, "model": "specdec/edge"}, 400, "ConfigError", "gate.threshold"),
     ({"specdec": {"decoding.max_new_tokens": 100_000}}, 400, "invalid_value", "1024"),
+    (
+        {"messages": message(spoken(1), text="loud " * 5000), "specdec": {"prompt.force": True}},
+        400,
+        "context_length_exceeded",
+        "may follow",
+    ),
     ({"specdec": {"language": "fr"}}, 400, "ConfigError", "prompt.language"),
     ({"response_format": {"type": "grammar"}}, 400, "invalid_value", "response_format"),
     (of_schema({"age": {}}), 400, "invalid_json_schema", "has no property age"),

@@ -154,13 +154,6 @@ def test_what_is_too_large_is_refused():
         assert strict.becomes_idle()
 
 
-def test_a_prompt_beyond_the_context_is_refused(served):
-    asked, forced = message(spoken(1), text="loud " * 5000), {"specdec": {"prompt.force": True}}
-    with pytest.raises(openai.BadRequestError, match="may follow") as caught:
-        ask(served.client(), asked, "edge", extra_body=forced)
-    assert caught.value.code == "context_length_exceeded"
-
-
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"null", b'{"model": NaN}', b"\xff", b"[" * 100_000, b'{"a":"\\ud800"}']
 )
