@@ -61,7 +61,7 @@ def test_cuts_that_name_no_recording_are_of_one(tmp_path, name, text):
 
 
 def test_a_folder_has_a_file_for_each_recording(tmp_path):
-    for name in ("talk.srt", "two.srt", "two.vtt", "deep/ann/1.SRT", "deep/bob/1.SRT"):
+    for name in ("talk.srt", ".old/one.srt", "two.srt", "two.vtt", "deep/ann/1.SRT", "deep/bob/1.SRT"):
         written(tmp_path, name, SRT.replace("0,700", "0,100") if "bob" in name else SRT)
     cuts = Cuts.read(tmp_path)
     cuts.expect(["talk.wav", "in/ann/1.wav", "in/bob/1.wav"])
