@@ -1,6 +1,7 @@
 """Manifests: the recordings that they name, by paths of any system, with what is known of them."""
 
 import json
+import re
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,31 @@ def test_one_table_is_a_manifest_and_cuts(tmp_path, header):
     for found in (items, cuts):
         said = [(each.start_s, each.end_s, each.speaker, each.text) for each in found]
         assert said == [(0.5, 1.0, "ann", "hi"), (1.0, 2.0, "bob", "ho")]
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "tables.md").read_text("utf-8")
+COLUMNS: dict[str, tuple[str, str, object]] = {
+    "recording": ("", "a.wav", "a.wav"), "id": ("file", "u7", "u7"), "speaker": ("file", "ann", "ann"),
+    "what is spoken": ("file", "hi", "hi"), "language of the caption": ("file", "Mandarin", "zh"),
+    "start": ("file,end", "1", 1.0), "end": ("file,start", "2", 2.0), "length": ("file,start", "2", 2.5),
+    "instruction": ("file", "How?", "How?"),
+}  # fmt: skip
+"""Row of the page -> other columns, a cell, and what is read of it."""
+
+
+@pytest.mark.parametrize("what", COLUMNS)
+def test_columns_are_read_by_every_name_that_the_page_lists(tmp_path, what):
+    row = re.search(rf"^\| {what} \| ([^;:\n]*)", PAGE, re.MULTILINE)
+    assert row is not None
+    others, cell, expected = COLUMNS[what]
+    cells = {"file": "a.wav", "start": "0.5", "end": "5"}
+    for name in re.findall("`(.+?)`", row[1]):
+        beside = [each for each in others.split(",") if each]
+        header, line = [name, *beside], [cell, *(cells[each] for each in beside)]
+        (item,) = read(tmp_path / "t.csv", f"{','.join(header)}\n{','.join(line)}\n")
+        found = (Path(item.path).name, item.id, item.speaker, item.text, item.language, item.start_s, item.end_s,
+                 item.instruction)  # fmt: skip
+        assert expected in found, name
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """Classes beside measured figures: what fits, what does not, and what cannot be told."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -29,6 +32,23 @@ def test_a_class_fits_or_does_not_or_cannot_be_told():
 def test_a_high_pitch_depends_on_the_voice(voice, fits):
     found = {name: agrees(Lexicon.read(), FIGURES, voice=voice, pitch=name)["pitch"] for name in CLASSES["pitch"]}
     assert found == {name: name in fits.split() for name in found}
+
+
+def test_the_page_has_the_limits_of_the_lexicon():
+    page = (Path(__file__).parents[2] / "docs" / "acoustics.md").read_text("utf-8").split("| fits |")[1]
+    number, lexicon = r"-?\d[\d.]*", Lexicon.read()
+    for attribute, voice, figure, fits in re.findall(
+        r"^\| (\w+)(?:, (\w+))? \| `(\w+)` \| (.*?) \|", page, re.MULTILINE
+    ):
+        said = {"voice": {"men": "male", "women": "female"}.get(voice)}
+        values = [float(each) + step for each in re.findall(number, fits) for step in (-0.004, 0.004)]
+        for class_, limits in (each.split(" ", 1) for each in fits.split(", ")):
+            ends = [float(each) for each in re.findall(number, limits)]
+            least = -np.inf if limits.startswith("up to") else ends[0]
+            most = np.inf if limits.startswith("from") else ends[-1]
+            for value in values:
+                found = agrees(lexicon, Measured(**{figure: value}), **said, **{attribute: class_})
+                assert found[attribute] == (least <= value <= most), (attribute, voice, class_, value)
 
 
 def test_between_two_classes_both_fit():

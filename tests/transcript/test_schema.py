@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -31,6 +33,12 @@ def failed(message: str = "clip.wav is silent.", file: str = "clip.wav", **place
         file, AudioDecodeError(message), language="zh", prompt="描述", mode="hybrid",
         models=Models(edge=None, cloud=None), settings={}, **places,
     )  # fmt: skip
+
+
+def test_the_page_has_every_field():
+    page = (Path(__file__).parents[2] / "docs" / "transcripts.md").read_text("utf-8")
+    named = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+    assert {field for row in named for field in re.findall(r"`(\w+)", row)} == set(json_schema()["properties"])
 
 
 def test_the_shipped_file_is_the_schema_of_the_code():
