@@ -145,6 +145,18 @@ def test_a_recording_from_the_microphone(visit, served):
     assert np.abs(samples).max() > 0.01  # the fake microphone beeps
 
 
+def test_a_recording_from_the_microphone_ends_after_ten_minutes(visit, served):
+    made = visit(served.url, READY)
+    made.tab.clock.install()
+    made.tab.locator("#record").click()
+    made.tab.wait_for_selector("#stop:focus")
+    made.tab.wait_for_timeout(4000)  # as above
+    made.tab.clock.fast_forward(590_000)
+    assert made.tab.locator("#stop").is_visible()
+    made.tab.clock.fast_forward(11_000)
+    assert captioned(made)
+
+
 def sent_sound(body: dict[str, Any]) -> str:
     return str(body["messages"][0]["content"][0]["input_audio"]["data"])
 
