@@ -57,6 +57,8 @@ def test_each_leaves_out_what_says_nothing(tmp_path):
         recording = read(tmp_path, together(talk, second), channel="each")
         assert [cut.channel for cut in recording.spans] == [0]
         assert said in recording.warnings[0]
+    surround = read(tmp_path, together(0 * talk, 0 * talk, talk, talk, 0 * talk, 0 * talk), channel="each")
+    assert [cut.channel for cut in surround.spans] == [2]  # channel 4 is for low frequencies
 
 
 def test_a_channel_is_read_by_cuts_or_by_setting(tmp_path):
