@@ -79,6 +79,8 @@ def test_a_channel_is_read_by_cuts_or_by_setting(tmp_path):
     assert pieces(cuts=cuts, channel="each")[2:] == [("channel 1", 0, 440), ("channel 2", 1, 660)]
     with pytest.raises(CutsError, match="has 2 channels; there is no channel 3"):
         pieces(channel=3)
+    with pytest.raises(CutsError, match="has 65 channels, and at most 64 can each be a speaker"):
+        open_recording(saved(tmp_path, together(*65 * [TONE]), "many.wav"), window_s=30.0, channel="each")
     recording = open_recording(path, window_s=30.0, cuts=[*cuts, Cut(0.0, 2.0, channel=2)])
     assert len(recording.spans) == 3
     assert "1 cut is on a channel that it lacks" in recording.warnings[0]
