@@ -74,7 +74,7 @@ def test_texts_equal_those_in_process_and_a_recording_is_sent_once(monkeypatch):
     with _linked(server.respond, token_env="TINY_KEY") as link:
         assert server.asked == [MODELS, TOKENIZE, GENERATE]
         assert re.fullmatch(r"http://[0-9.:]+: tiny, answered in [0-9.]+ ms", link.probe())
-        for number, case in enumerate((*CASES, *(case.heard() for case in CASES))):
+        for number, case in enumerate((CASES[0], CASES[2], *(case.heard() for case in CASES[1:]))):
             rounds, finished = case.run(link)
             assert outcome(rounds, finished) == outcome(*case.run())
             verified, again = sum(round_.escalated for round_ in rounds), finished.cloud.forwards
