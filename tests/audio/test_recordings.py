@@ -180,7 +180,7 @@ def test_digests_of_few_large_files_are_kept(tmp_path, monkeypatch):
 CLOCKS = [("matroska", "libopus"), ("mp4", "aac"), ("matroska", "pcm_s16le"), ("matroska", "flac")]
 
 
-@pytest.mark.parametrize(("container", "codec"), few(CLOCKS, 2))
+@pytest.mark.parametrize(("container", "codec"), few(CLOCKS))
 def test_times_count_from_the_start_of_the_file(container, codec, tmp_path):
     path = saved(tmp_path, clocked(container, codec, [3.0, 4.0], picture=True))
     recording = open_recording(path, window_s=30.0)
@@ -188,8 +188,6 @@ def test_times_count_from_the_start_of_the_file(container, codec, tmp_path):
     assert (piece.start_s, piece.end_s) == pytest.approx((3.0, 5.0), abs=0.1)
     assert (recording.whole, recording.total_s) == (False, pytest.approx(5.0, abs=0.1))
     assert "no sound before" in " ".join(recording.warnings)
-    declared_s = open_recording(path, window_s=30.0, end_s=4.0).total_s  # None: its header says nothing
-    assert declared_s in ((pytest.approx(5.0, abs=0.1),) if container == "mp4" else (pytest.approx(5.0, abs=0.1), None))
     cut = open_recording(path, window_s=30.0, cuts=[Cut(3.5, 4.5)])
     part = open_recording(path, window_s=30.0, start_s=3.5)
     assert (cut.spans[0].start_s, part.spans[0].start_s) == (3.5, 3.5)
