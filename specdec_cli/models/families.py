@@ -38,7 +38,7 @@ _NOT_AUDIO: Final = frozenset({"input_ids", "attention_mask", "token_type_ids", 
 class Family:
     """One family; most differ in these fields alone."""
 
-    name: str  # `family` in a configuration
+    name: str
     model_types: Sequence[str]  # in config.json
     class_name: str  # in transformers
     reduced: str | None = None  # processor class of which only what speech needs is built, see `AudioProcessor`
@@ -208,7 +208,7 @@ _FAMILIES: Final[tuple[Family, ...]] = (
 )
 
 FAMILIES: Final[Mapping[str, Family]] = {family.name: family for family in _FAMILIES}
-"""By `family` of a configuration."""
+"""By their names."""
 
 
 def family_of(model_type: str) -> Family | None:

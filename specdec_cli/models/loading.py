@@ -202,8 +202,7 @@ def checkpoint_errors(config: ModelConfig, *, offline: bool, setting: str = "mod
 def _opened(config: ModelConfig, *, offline: bool) -> Iterator[_Checkpoint]:
     """A checkpoint in a folder or in the hub's cache, to be loaded within the block; errors as above.
 
-    Raises CheckpointError if there is no such checkpoint, if it is of another family than configured, or if it is
-    refused.
+    Raises CheckpointError if there is no such checkpoint, or if it is refused.
     """
     with checkpoint_errors(config, offline=offline) as bars:
         local = is_local(config.source)

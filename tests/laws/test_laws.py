@@ -1,6 +1,6 @@
-"""The laws, each in every way in which a pair can be run: none of them may notice it.
+"""The laws, in the ways in which a pair can be run: none of them may notice it.
 
-plain: as a user runs it. unread: tokens are fed from the device before the host has read them, as on a GPU.
+plain: as a user runs it; all laws. unread: tokens are fed from the device before the host has read them, as on a GPU.
 row_by_row: each row is read by itself, as with a large vocabulary on a CPU. heard: beside a sound, which bans tokens in
 the pipeline of both models; its reference is a processor of `generate()` as well.
 """
@@ -13,7 +13,7 @@ import pytest
 from specdec_cli.decoding import draft, rows
 from specdec_cli.models.session import Session
 from tests.laws import occur
-from tests.laws.registry import LAWS
+from tests.laws.registry import EVERY, LAWS
 from tests.laws.tolerance import ENOUGH, cases, numbers
 from tests.support.models import DEVICE
 from tests.tiers import named
@@ -22,21 +22,20 @@ _ON_CPU: Final = {
     "edge, sampled": "generate() draws on the GPU, where a seed gives other numbers",
     "edge, packed": "specdec packs weights for CPUs alone",
 }
-_READ_LATER: Final = ("edge", "edge, sampled", "cloud", "reference", "reference, everything", "sampling")
-_HEARD: Final = (*_READ_LATER, "cloud, alone", "guess")
+_UNREAD, _HEARD = ([name for name, law in LAWS.items() if way in law.ways] for way in EVERY)
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_plain(law, name):
     if name in _ON_CPU and DEVICE != "cpu":
         pytest.skip(_ON_CPU[name])
-    make, check, first, share, must_occur = LAWS[name]
-    ran = law(name, map(make, numbers(first, share)), check)
-    if must_occur is not None and cases() >= ENOUGH:
-        must_occur(ran)
+    one = LAWS[name]
+    ran = law(name, map(one.make, numbers(one.first, one.share)), one.check)
+    if one.must_occur is not None and cases() >= ENOUGH:
+        one.must_occur(ran)
 
 
-@pytest.mark.parametrize("name", named(_READ_LATER, "edge", "reference, everything"))
+@pytest.mark.parametrize("name", named(_UNREAD, "edge", "reference, everything"))
 def test_unread(law, name, monkeypatch):
     monkeypatch.setitem(draft.UNREAD_TOKENS, "cpu", 8)
     with patch.object(Session, "step", autospec=True, side_effect=Session.step) as step:
@@ -44,7 +43,7 @@ def test_unread(law, name, monkeypatch):
     assert step.called
 
 
-@pytest.mark.parametrize("name", named(_READ_LATER, "edge, sampled", "reference, everything"))
+@pytest.mark.parametrize("name", named(_UNREAD, "edge, sampled", "reference, everything"))
 def test_row_by_row(law, name, monkeypatch):
     monkeypatch.setitem(draft.UNREAD_TOKENS, "cpu", 1)
     monkeypatch.setattr(rows, "_LARGE", 0)
