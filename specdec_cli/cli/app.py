@@ -215,7 +215,9 @@ for _name, _listed in COMMANDS.items():
 
 
 def asked_for() -> Command | int:
-    """The command that the command line asks for, with its options; or an exit code if it asks for help or the version.
+    """The command that the command line asks for, with its options: of `caption`, a `CaptionCommand` (cli/caption.py).
+
+    An exit code if it asks for help or the version.
 
     Raises ConfigError if it is malformed.
     """

@@ -43,8 +43,8 @@ class _Drafting:
 class LocalDrafter:
     """Proposes the blocks of one clip with a model of this process; see `Drafter`.
 
-    A block ends with a stop id, since nothing after it could be kept. A draft names the `top_n` most likely tokens of
-    each position.
+    The first block of a clip reads its prompt and audio. A block ends with a stop id, since nothing after it could be
+    kept. A draft names the `top_n` most likely tokens of each position.
     """
 
     is_remote: ClassVar[bool] = False

@@ -35,7 +35,7 @@ class Loop:
     gate: Gate
     stop: StopRules
     settings: DecodingConfig
-    ahead: PrefillAhead
+    cloud_prefill: CloudPrefill
     top_n: int = 0  # most likely tokens to name at each committed one
     text_ids: tuple[int, ...] = field(default=(), init=False)  # the committed token ids
     finish: FinishReason | None = field(default=None, init=False)  # why the text has ended; None: it goes on
@@ -50,7 +50,7 @@ class Loop:
         """Yields a Prefill per model, a Block per round, and Finished. Closing it cancels what is running."""
         self._began, ttft_ms, index = time.perf_counter(), 0.0, 0
         try:
-            self._prefill_early()
+            self._prefill_cloud()
             while self.finish is None:
                 try:
                     draft, verdict = self._draft(), None
@@ -72,7 +72,7 @@ class Loop:
             for model in (self.verifier, self.drafter):
                 if model is not None:
                     model.close()
-            self.ahead.close()
+            self.cloud_prefill.close()
         # only after `close`: a cloud that was still reading the clip has worked as well
         edge, cloud_work = self._work("edge"), self._work("cloud")
         yield Finished(self.text_ids, self.finish, edge, cloud_work, ttft_ms, total_ms, self._degraded)
@@ -87,7 +87,7 @@ class Loop:
             return Draft(reason="always" if settings.mode == "lossless" else None)
         whole = settings.defers and available
         size = self._length.next(start, whole=whole, cloud_writes=available)
-        waking = whole and not self.ahead.begun and settings.mode == "hybrid"
+        waking = whole and not self.cloud_prefill.begun and settings.mode == "hybrid"
         with self._waits_for(edge):
             state, enough = self.gate.open(waking=waking, whole=whole), self._enough(whole=whole)
             draft = edge.propose(self.text_ids, size, state, enough)
@@ -117,19 +117,19 @@ class Loop:
             return partial(self._end.reached, self.text_ids, kept) if self.stop.reads_text else None
         return self._length.enough if self.settings.adapts else None
 
-    def _prefill_early(self) -> None:
+    def _prefill_cloud(self) -> None:
         """Starts the cloud's prefill before any block escalates, unless `cloud_prefill` is lazy."""
         if self.verifier is None:
             return
         try:
-            self.ahead.begin(self.verifier)
+            self.cloud_prefill.begin(self.verifier)
         except CloudError as error:
             self._leave_to_edge(error)
 
     def _verify(self, cloud: Verifier, draft: Draft) -> Verdict | None:
         """The cloud's verdict on a block, and tokens of its own; None if it fails and the edge writes the rest."""
         run_on = 0 if draft.ids else self._length.written_alone(len(self.text_ids), edge_left=self._edge is not None)
-        self.ahead.join()
+        self.cloud_prefill.join()
         try:
             with self._waits_for(cloud):
                 verdict = cloud.verify(self.text_ids, draft, run_on)
@@ -153,7 +153,7 @@ class Loop:
 
     def _waits_for(self, model: Drafter | Verifier) -> AbstractContextManager[None]:
         """Around a call of a model. While a remote one answers, forwards of other clips do not wait for this clip."""
-        return self.ahead.step_aside() if model.is_remote else nullcontext()
+        return self.cloud_prefill.step_aside() if model.is_remote else nullcontext()
 
     def _commit(self, index: int, draft: Draft, verdict: Verdict | None) -> Block:
         """Adds a block to the text, up to where a stop rule or a repetition ends it."""
@@ -219,7 +219,7 @@ class Loop:
 
 
 @dataclass(eq=False)
-class PrefillAhead:
+class CloudPrefill:
     """The cloud's prefill of one clip, in the clip's own thread or in another one.
 
     Attributes:

@@ -62,8 +62,8 @@ class NextScores:
     def after(self, text_ids: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
         """Processed scores [positions, vocab] after the last prefixes of `text_ids`; the last row follows all.
 
-        The sound has banned what it bans. Missing rows are scored. `guesses`: whether to score guesses after `text_ids`
-        with them.
+        The sound has banned what it bans. Missing rows are scored: the first call of a clip reads its prompt and audio.
+        `guesses`: whether to score guesses after `text_ids` with them.
         """
         first = len(text_ids) - positions + 1
         known = self._known(text_ids, first)

@@ -20,7 +20,7 @@ from specdec_cli.decoding.draft import LocalDrafter
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.guesses import OWN_SOURCES, Guesses, GuessTable, key_of
 from specdec_cli.decoding.length import capacity
-from specdec_cli.decoding.loop import Loop, PrefillAhead
+from specdec_cli.decoding.loop import CloudPrefill, Loop
 from specdec_cli.decoding.next_scores import Bans, NextScores
 from specdec_cli.decoding.remote import ClipGrounding, Remote, RemoteClip, RemoteEdge
 from specdec_cli.decoding.scores import generator_for
@@ -186,8 +186,8 @@ class Pair:
                 verifier = LocalVerifier(of_cloud, settings.rules, settings.max_new_tokens, top_n, synonyms)
             if settings.cloud_prefill == "overlap":
                 of_cloud()  # the engine closes the sessions that the clip's own thread opens
-        ahead = PrefillAhead(settings.cloud_prefill, nullcontext if engine is None else engine.step_aside)
-        return Loop(drafter, verifier, gate, self._stop_rules(config, text_ends, language), settings, ahead, top_n)
+        prefill = CloudPrefill(settings.cloud_prefill, nullcontext if engine is None else engine.step_aside)
+        return Loop(drafter, verifier, gate, self._stop_rules(config, text_ends, language), settings, prefill, top_n)
 
     def _remote_roles(
         self, config: Config, prompts: Prompts, clip: Callable[..., RemoteClip], gate: Gate, synonyms: Synonyms

@@ -16,7 +16,7 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.config import Config
 from specdec_cli.decoding.draft import LocalDrafter
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.loop import Loop, PrefillAhead
+from specdec_cli.decoding.loop import CloudPrefill, Loop
 from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.decoding.remote import ClipGrounding
@@ -125,7 +125,7 @@ def record_tracks(
         lambda: next_scores("cloud", cloud_prompt(), cloud_ids), lossless.decoding.rules, settings.max_new_tokens
     )
     gate = Gate("always")
-    loop = Loop(drafter, verifier, gate, stop, settings, PrefillAhead("lazy"))
+    loop = Loop(drafter, verifier, gate, stop, settings, CloudPrefill("lazy"))
     for _ in loop.events():
         interrupts.check()
     drafted = drafter.propose((), settings.max_new_tokens, Gate("never").open()).ids

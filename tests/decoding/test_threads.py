@@ -106,6 +106,6 @@ def test_other_clips_wait_for_no_answer_of_a_remote_model(mode, monkeypatch):
         for name in names:
             watch(owner, name)
     loop = case.loop()
-    loop.ahead.step_aside = releasing
+    loop.cloud_prefill.step_aside = releasing
     collect(loop.events())
     assert (outside, called) == ([], {"propose", "prefill", "verify"})
