@@ -154,6 +154,7 @@ def test_a_recording_from_the_microphone_ends_after_ten_minutes(visit, served):
     made.tab.clock.fast_forward(590_000)
     assert made.tab.locator("#stop").is_visible()
     made.tab.clock.fast_forward(11_000)
+    made.tab.wait_for_selector("#stop", state="hidden")
     assert captioned(made)
 
 
