@@ -24,6 +24,7 @@ NEEDS = {
     "dev": ["compressed_tensors", "parselmouth", "playwright", "pympi", "ray:", "schemathesis", "srt", "tgt", "webvtt"],
     "openssl": ["openssl"],
     "vllm": ["vllm"],
+    "voxtral": ["mistral-common"],
 }
 """What may be required -> words in the reasons of tests that are skipped without it; dev: the extra of that name."""
 

@@ -139,6 +139,7 @@ class Processor:
     def word_ids(self) -> frozenset[int]:
         """The ids of words and parts of words: all in the tokenizer's table but special and added tokens."""
         added = getattr(self.tokenizer, "added_tokens_decoder", {})
+        added = {} if callable(added) else added  # that of mistral-common is a method that raises
         return frozenset(self.tokenizer.get_vocab().values()) - {*added, *self.tokenizer.all_special_ids}
 
     def fingerprints(self) -> dict[str, str]:
