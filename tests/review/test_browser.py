@@ -51,12 +51,17 @@ def classes(line: dict[str, object]) -> dict[str, object]:
 
 
 def reload_until(made: Visit, progress: str) -> None:
-    """Opens the page anew until it says so: the browser stores in another process, in its own time."""
+    """Opens the page anew until it says so: the browser stores in another process, in its own time.
+
+    It may complain of the recording that it was loading when the page went.
+    """
+    assert made.complaints == []
     deadline = time.monotonic() + PATIENCE_MS / 1000
     while True:
         made.tab.reload()
         made.tab.wait_for_selector("#list li")
         if (said := made.tab.locator("#progress").inner_text()) == progress:
+            made.complaints.clear()
             return
         assert time.monotonic() < deadline, said
 
