@@ -50,7 +50,9 @@ _MAPPING: dict[str, tuple[Any, ...]] = {"edge.quantization": (5,), "cloud.quanti
 """Settings that take a mapping -> what is wrong in its place."""
 
 
-@pytest.mark.parametrize("content", [*((BASE + text).encode() for text in SYNTAX), *FILES], ids=repr)
+@pytest.mark.parametrize(
+    "content", [*((BASE + text).encode() for text in SYNTAX), *FILES], ids=lambda content: repr(content)[:80]
+)
 def test_a_file_that_is_no_config_is_refused_by_name(tmp_path, content):
     path = tmp_path / "my.yaml"
     path.write_bytes(content)
