@@ -45,11 +45,13 @@ def obeyed() -> bool:
 def check() -> None:
     """Ends the command if a signal asked for it: raises KeyboardInterrupt, or SystemExit with the signal's status.
 
-    Every loop of a command that may last calls it.
+    Every loop of a command that may last calls it. In another thread than the main one it ends that thread's work; the
+    command itself is ended by the main thread's next call.
     """
     global _asked, _obeyed
     if (number := _asked) is not None:
-        _asked, _obeyed = None, True
+        if threading.current_thread() is threading.main_thread():
+            _asked, _obeyed = None, True
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
+from specdec_cli import interrupts
 from specdec_cli.captioning.output_file import Task
 from specdec_cli.captioning.preparing import Prepared, Ready
 from specdec_cli.captioning.tasks import Stopped
@@ -63,6 +64,7 @@ class ReadAhead:
                     continue
                 return None
             if isinstance(ready, BaseException):
+                interrupts.check()  # a signal may have ended the thread, and ends the command here
                 raise ready
             if ready is not None:
                 self._wait_more(-_counted_s(ready))

@@ -18,6 +18,7 @@ from specdec_cli import interrupts
 _GRACE_S: Final = 15.0  # from the signal that ends a command to its end
 _AGAIN_S: Final = 5.0  # the same, of a signal that came before
 _WRITE_S: Final = 5.0  # longest wait for a file that is being written
+_TELL_S: Final = 1.0  # longest wait for a sentence on stderr
 _SHOW_CURSOR: Final = b"\x1b[?25h"
 
 
@@ -25,7 +26,18 @@ class Interruption:
     """Whether Ctrl-C asked to begin nothing more; see `interruptible`."""
 
     def __init__(self, stopping: Callable[[], None]) -> None:
-        self.asked, self.stopping = False, stopping
+        self.asked, self._told, self._stopping = False, False, stopping
+
+    def tell(self) -> None:
+        """Says that the command is stopping."""
+        self._stopping()
+        self._told = True
+
+    def wait_until_told(self) -> None:
+        """Waits for the thread that says so: on a busy machine the command may be faster. Its stderr may be stuck."""
+        until = time.monotonic() + _TELL_S
+        while self.asked and not self._told and time.monotonic() < until:
+            time.sleep(0.01)
 
     def check(self) -> bool:
         """Whether nothing more is to be begun. Ends the command as `interrupts.check` does."""
@@ -72,6 +84,7 @@ def interruptible(stopping: Callable[[], None]) -> Iterator[Interruption]:
         interruption.check()
     finally:
         _interruption = None
+        interruption.wait_until_told()
 
 
 def handle(number: int, _frame: FrameType | None) -> None:
@@ -80,7 +93,7 @@ def handle(number: int, _frame: FrameType | None) -> None:
     _seen.add(number)
     if interruption is not None and number == signal.SIGINT and not interruption.asked:
         interruption.asked = True
-        _thread.start_new_thread(interruption.stopping, ())
+        _thread.start_new_thread(interruption.tell, ())
         return
     interrupts.ask(number)
     limit_s = _AGAIN_S if again else _GRACE_S

@@ -242,6 +242,6 @@ class Outputs(CheckedOutputs):
         link.unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize(("examples", "steps"), [(16, 20), slow((150, 40))])
+@pytest.mark.parametrize(("examples", "steps"), [(16, 20), slow((60, 40))])
 def test_outputs_hold_what_was_captioned_last_whatever_happens(examples: int, steps: int) -> None:
     run_state_machine_as_test(Outputs, settings=profile(examples, steps))

@@ -1,5 +1,6 @@
 """Reading ahead: bounded, in the background, and gone when it is closed; and counts of what became of it."""
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from specdec_cli import interrupts
 from specdec_cli.captioning.output_file import Task
 from specdec_cli.captioning.preparing import Prepared, Ready, prepare
 from specdec_cli.captioning.read_ahead import MOST_READY_S, ReadAhead
@@ -34,6 +36,19 @@ def one_clip(task: Task) -> Iterator[Ready]:
 
 def going_on() -> bool:
     return False
+
+
+def test_a_signal_that_a_thread_notices_first_still_ends_the_command():
+    def interrupted() -> Iterator[Task]:
+        interrupts.check()
+        yield from tasks(1)
+
+    interrupts.ask(signal.SIGINT)
+    with ReadAhead(interrupted(), one_clip, lambda: True, workers=1):
+        assert until(lambda: not threads_ahead())
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.check()
+    assert not interrupts.asked()
 
 
 def threads_ahead() -> list[threading.Thread]:

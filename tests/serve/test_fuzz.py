@@ -23,7 +23,7 @@ from tests.mini_pair import voice
 from tests.serve.messages import encoded
 from tests.support.servers import TOKEN, captioning
 
-SECONDS = float(os.environ.get("SPECDEC_FUZZ_S", "60"))
+SECONDS = float(os.environ.get("SPECDEC_FUZZ_S", "30"))
 SOUND = encoded(voice(1, 0.4))
 SETTINGS: tuple[dict[str, Any], ...] = (
     {"decoding.k": "auto", "language": "zh"},
