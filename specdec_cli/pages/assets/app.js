@@ -22,10 +22,7 @@ function neighboursOf(number) {
 
 function release() {
   const player = document.querySelector("#view-clip audio");
-  if (player) {
-    player.pause();
-    URL.revokeObjectURL(player.src);
-  }
+  if (player) endPlayer(player);
   document.getElementById("view-clip").replaceChildren();
 }
 

@@ -40,3 +40,12 @@ function clock(seconds) {
   if (seconds < 60) return `${seconds.toFixed(1)} s`;
   return `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
 }
+
+// Ends a player and frees its recording. What is still being loaded ends first: the browser would complain of it.
+function endPlayer(player) {
+  const recording = player.src;
+  player.pause();
+  player.removeAttribute("src");
+  player.load();
+  URL.revokeObjectURL(recording);
+}

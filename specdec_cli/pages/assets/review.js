@@ -209,10 +209,7 @@ function alongWith(player, number) {
 
 function release() {
   const player = document.querySelector(".editor audio");
-  if (player) {
-    player.pause();
-    URL.revokeObjectURL(player.src);
-  }
+  if (player) endPlayer(player);
   document.querySelector(".editor")?.remove();
   for (const button of document.querySelectorAll('.pick[aria-expanded="true"]')) button.setAttribute("aria-expanded", "false");
   for (const block of document.querySelectorAll(".span.open")) block.classList.remove("open");

@@ -157,8 +157,7 @@ async function choose(blob, name, samples = null) {
 
 function picture(content) {
   const player = place("picture").querySelector("audio");
-  player?.pause();
-  if (player) URL.revokeObjectURL(player.src);
+  if (player) endPlayer(player);
   place("picture").replaceChildren(content);
 }
 
