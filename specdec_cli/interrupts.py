@@ -83,6 +83,8 @@ def wait_for(call: Callable[[], T]) -> T:
             result.set_exception(error)
 
     threading.Thread(target=run, name="specdec waiting", daemon=True).start()
-    while not wait([result], POLL_S).done:
-        check()
+    done = False
+    while not done:
+        done = bool(wait([result], POLL_S).done)
+        check()  # a signal that the call noticed ends the command here
     return result.result()

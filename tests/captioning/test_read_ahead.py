@@ -51,6 +51,13 @@ def test_a_signal_that_a_thread_notices_first_still_ends_the_command():
     assert not interrupts.asked()
 
 
+def test_a_signal_that_a_call_in_a_thread_notices_first_is_obeyed():
+    interrupts.ask(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.wait_for(interrupts.check)
+    assert interrupts.obeyed()
+
+
 def threads_ahead() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("ahead-")]
 
