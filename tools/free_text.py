@@ -29,7 +29,6 @@ from specdec_cli.labels.grounding import Grounding
 from specdec_cli.prompts import Language
 from specdec_cli.reading import caption_of
 from specdec_cli.types import Claim, Measured
-from tools.read_captions import lines_of
 
 VALUES: Final[Mapping[str, tuple[float, ...]]] = {
     "rate_per_s": (1.0, 4.0, 9.0),
@@ -140,9 +139,9 @@ def main(
 
     reader = Reader(Qwen2Tokenizer(str(tokenizer / "vocab.json"), str(tokenizer / "merges.txt")))
     found = defaultdict[tuple[str, Language], Found](Found)
-    for number, line in enumerate(lines_of(texts)):
-        if number % every == 0:
-            reader.read(line["text"], line["asked"], found[line["model"], line["asked"]])
+    for line in texts.read_text("utf-8").strip().split("\n")[::every]:
+        read = json.loads(line)
+        reader.read(read["text"], read["asked"], found[read["model"], read["asked"]])
     print(table(found, reader.lexicon.measured))
     if details is not None:
         kept = {f"{model} {language}": vars(each) for (model, language), each in found.items()}

@@ -30,7 +30,6 @@ from specdec_cli.decoding.pair import Pair
 from specdec_cli.errors import ConfigError
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.compiled_steps import let_layers_compile
-from specdec_cli.models.engine import forward_together
 from specdec_cli.models.loading import resolve_device
 from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
@@ -50,7 +49,6 @@ TOKENS: Final = 60
 TEXT: Final = [1000 + at for at in range(TOKENS)]
 MODES: Final[tuple[Mode, ...]] = ("cloud", "lossless", "hybrid")
 _TIMES: Final = {"prefill": 3, "step": 4, "verification": 4, "caption": 2}
-_TOGETHER: Final = 16  # clips of a joint step
 _IN_A_ROW: Final = 4  # steps or verifications that are timed together: a GPU is slow to begin after a pause
 _LONG_S = 60.0  # when a kind of pass has taken so long, it is not repeated any more
 _SOUND_S = 5
@@ -97,7 +95,6 @@ class Passes:
         floor_ms = 1e3 * read / bandwidth
         cache = self._session.cache
         held = [getattr(layer, each, None) for layer in (cache.layers if cache else ()) for each in ("keys", "values")]
-        together = None if self.graphs is None else median(self._together())
         return {
             "weights, MiB": f"{weight_bytes(self.model.module) / MIB:.0f}",
             f"audio encoder, {_SOUND_S} s, ms": spread["tower"],
@@ -105,29 +102,11 @@ class Passes:
             "its tokens": f"{len(self.prompt.ids)}",
             "step, ms": spread["step"],
             "verification, ms": spread["verification"],
-            f"step of {_TOGETHER} clips, ms": spread_text(together) if together else "-",
-            "their tokens/s": f"{1e3 * _TOGETHER / together.value:.0f}" if together else "-",
             f"{TOKENS} tokens, ms": spread.get("caption", "-"),
             "floor of a step, ms": f"{floor_ms:.2f} for {read / MIB:.0f} MiB",
             "step / floor": f"{times['step'].value / floor_ms:.2f}",
             "cache, MiB": f"{sum(tensor.nbytes for tensor in held if tensor is not None) / MIB:.1f}",
         }
-
-    def _together(self) -> list[float]:
-        """Times of joint steps of clips in slots, ms, after one that is not counted."""
-        assert self.graphs is not None
-        self.model.slots = self.graphs.like(_TOGETHER, compiled=self.graphs.compiled)
-        self.model.slots.record()
-        sessions = [Session(self.model, self.prompt, TOKENS) for _ in range(_TOGETHER)]
-        for session in sessions:
-            session.prefill()
-        taken = []
-        for end in range(1, 2 + _TIMES["step"] * _IN_A_ROW):
-            started = time.perf_counter()
-            forward_together([(session, TEXT[:end], 1) for session in sessions])
-            self.model.synchronize()
-            taken.append(1e3 * (time.perf_counter() - started))
-        return taken[1:]
 
     def _feed(self, size: int, times: int) -> None:
         """So many forwards of `size` tokens each, behind those before."""

@@ -28,10 +28,8 @@ def test_number_formats_with_and_without_recorded_forwards(capsys):
     main("tiny", dtype="bfloat16,int4", device="cpu", k=2, graphs="on", threads=1)
     page = capsys.readouterr().out
     (over_floor,) = [line.split()[3:] for line in page.splitlines() if line.startswith("step / floor")]
-    (together,) = [line.split()[2:] for line in page.splitlines() if line.startswith("their tokens/s")]
+    assert len(over_floor) == 4
     assert all(float(cell) > 0 for cell in over_floor)
-    assert (len(over_floor), together[0::2]) == (4, ["-", "-"])
-    assert all(float(cell) > 0 for cell in together[1::2])
 
 
 @pytest.mark.slow

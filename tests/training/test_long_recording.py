@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tools import long_recording
+from training import long_recording
 
 
 @pytest.mark.data

@@ -1,7 +1,7 @@
 """A long recording made of labelled clips, and how well its utterances are found and captioned.
 
-    python -m tools.long_recording --data DIR --recordings 4               # cuts: clean and in noise
-    python -m tools.long_recording --data DIR --recordings 3 --captions    # emotion too
+    python -m training.long_recording --data DIR --recordings 4               # cuts: clean and in noise
+    python -m training.long_recording --data DIR --recordings 3 --captions    # emotion too
 
 Clips of different speakers, whose active speech has no pause above 0.3 s, stand one after the other with 0.4 to 2 s of
 silence between the ends of their active speech: 10 ms frames within 30 dB of the 97th percentile frame, and above -75
@@ -14,10 +14,9 @@ from __future__ import annotations
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 import soundfile
@@ -39,7 +38,6 @@ NOISE_DB: Final = 15.0
 WINDOW_S: Final = 30.0
 LOWEST_HZ: Final = 60.0
 """Of speech: below the lowest F0 that the labels know (65 Hz), there are steps and breath on the microphone."""
-
 WHOLE: Final = "whole clips"
 _PAUSE_S: Final = (0.4, 2.0)
 _LONGEST_GAP_S: Final = 0.3
@@ -48,64 +46,45 @@ Places = Sequence[tuple[float, float]]
 """Start and end of utterances, seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clip:
-    """A labelled clip, and the first and the last sample of its active speech."""
+class Clip(NamedTuple):
+    """A labelled clip, and the first and the last sample of each run of active speech."""
 
     row: Row
     samples: Waveform
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """How well utterances were found.
-
-    Attributes:
-        share: of the utterances, those found with both ends within 0.3 s.
-        cut: utterances of which two pieces have more than 0.1 s each.
-        pieces: found.
-    """
-
-    share: float
-    cut: int
-    pieces: int
+    runs: list[tuple[int, int]]
 
 
 def active(samples: Waveform) -> list[tuple[int, int]]:
     """First and last sample of each run of active speech, in what lies above 60 Hz."""
     spectrum = np.fft.rfft(samples.astype(np.float64))
     spectrum[: int(np.ceil(LOWEST_HZ * len(samples) / SAMPLE_RATE))] = 0
-    heard = np.fft.irfft(spectrum, len(samples))
-    return [
-        (int(start), int(end)) for start, end in HOP * stretches_of(speech_activity(heard.astype(np.float32)).active)
-    ]
+    heard = np.fft.irfft(spectrum, len(samples)).astype(np.float32)
+    return [(int(start), int(end)) for start, end in HOP * stretches_of(speech_activity(heard).active)]
 
 
 def choose(data: Path, count: int, rng: np.random.Generator) -> list[Clip]:
     """Clips without a long pause, each once, of as many speakers as there are, in turn."""
-    by_speaker: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    by_speaker = defaultdict[tuple[str, str], list[Row]](list)
     rows = [row for row in read_rows(data) if row.speaker]
     for index in rng.permutation(len(rows)):
         by_speaker[rows[index].corpus, rows[index].speaker].append(rows[index])
-    chosen: list[Clip] = []
+    chosen = list[Clip]()
     while len(chosen) < count and any(by_speaker.values()):
         for own in [list(by_speaker.values())[index] for index in rng.permutation(len(by_speaker))]:
-            clip = next(_suitable(data, own), None)
-            if clip is not None and len(chosen) < count:
-                chosen.append(clip)
-    return chosen
+            chosen += _suitable(data, own)
+    return chosen[:count]
 
 
-def _suitable(data: Path, rows: list[Row]) -> Iterator[Clip]:
+def _suitable(data: Path, rows: list[Row]) -> list[Clip]:
+    """The last of the rows whose clip will do; it is taken out, and those behind it."""
     while rows:
         row = rows.pop()
         samples = read_audio(data / row.file)
         runs = active(samples)
         gaps = [start - end for (_, end), (start, _) in pairwise(runs)]
         if runs and max(gaps, default=0) <= _LONGEST_GAP_S * SAMPLE_RATE:
-            yield Clip(row, samples, runs[0][0], runs[-1][1])
+            return [Clip(row, samples, runs)]
+    return []
 
 
 def assemble(clips: Sequence[Clip], rng: np.random.Generator, *, whole: bool = False) -> tuple[Waveform, Places]:
@@ -116,31 +95,24 @@ def assemble(clips: Sequence[Clip], rng: np.random.Generator, *, whole: bool = F
         rng: of the pauses.
         whole: keep what clips have before and after their active speech, as far as it fits into the pauses.
     """
-    parts: list[Waveform] = [np.zeros(SAMPLE_RATE, np.float32)]
-    places: list[tuple[float, float]] = []
-    at = SAMPLE_RATE
-    for clip in clips:
+    parts, places, at = [np.zeros(SAMPLE_RATE, np.float32)], list[tuple[float, float]](), SAMPLE_RATE
+    for _, samples, runs in clips:
+        (start, _), (_, end) = runs[0], runs[-1]
         room = int(rng.uniform(*_PAUSE_S) * SAMPLE_RATE) // 2
         kept = room - SAMPLE_RATE // 20 if whole else 0
-        before, after = min(clip.start, kept), min(len(clip.samples) - clip.end, kept)
-        part = np.zeros(2 * room + clip.end - clip.start, np.float32)
-        part[room - before : room + clip.end - clip.start + after] = clip.samples[
-            clip.start - before : clip.end + after
-        ]
-        places.append(((at + room) / SAMPLE_RATE, (at + room + clip.end - clip.start) / SAMPLE_RATE))
-        parts.append(part)
-        at += len(part)
-    return np.concatenate([*parts, np.zeros(SAMPLE_RATE, np.float32)]), places
+        before, after = min(start, kept), min(len(samples) - end, kept)
+        parts.append(np.pad(samples[start - before : end + after], (room - before, room - after)))
+        places.append(((at + room) / SAMPLE_RATE, (at + room + end - start) / SAMPLE_RATE))
+        at += len(parts[-1])
+    return np.concatenate([*parts, parts[0]]), places
 
 
-def levelled(clips: Sequence[Clip], rng: np.random.Generator) -> list[Clip]:
+def levelled(clips: Sequence[Clip], rng: np.random.Generator) -> Iterator[Clip]:
     """The clips with active speech at -26 dBFS, give or take 6 dB, so that one noise has about one ratio to all."""
-    found = []
     for clip in clips:
-        speech = np.concatenate([clip.samples[start:end] for start, end in active(clip.samples)])
-        gain = 10 ** ((-26 + rng.uniform(-6, 6)) / 20) / float(np.sqrt(np.mean(speech.astype(np.float64) ** 2)))
-        found.append(Clip(clip.row, (gain * clip.samples).astype(np.float32), clip.start, clip.end))
-    return found
+        speech = np.concatenate([clip.samples[start:end] for start, end in clip.runs]).astype(np.float64)
+        gain = 10 ** ((-26 + rng.uniform(-6, 6)) / 20) / float(np.sqrt(np.mean(speech**2)))
+        yield clip._replace(samples=(gain * clip.samples).astype(np.float32))
 
 
 def with_noise(samples: Waveform, places: Places, colour: str, rng: np.random.Generator) -> Waveform:
@@ -155,22 +127,6 @@ def with_noise(samples: Waveform, places: Places, colour: str, rng: np.random.Ge
     return noisy
 
 
-def score(places: Places, found: Places) -> Found:
-    """How well utterances at `places` were found."""
-    ends = np.array(found).reshape(-1, 2)
-    hits, cut = 0, 0
-    for start, end in places:
-        hits += bool((np.abs(ends - (start, end)) <= TOLERANCE_S).all(axis=1).any())
-        shared = ends[np.minimum(ends[:, 1], end) - np.maximum(ends[:, 0], start) > SHARED_S]
-        cut += len(shared) > 1
-    return Found(hits / len(places), cut, len(ends))
-
-
-def cuts_of(path: Path) -> Places:
-    """The places at which specdec cuts a recording."""
-    return [(cut.start_s, cut.end_s) for cut in open_recording(path, window_s=WINDOW_S, at_pauses=True).spans]
-
-
 def variants(clips: Sequence[Clip], seed: int) -> Iterator[tuple[str, Waveform, Places]]:
     """Name, samples and utterances of each form of the recording."""
 
@@ -179,23 +135,30 @@ def variants(clips: Sequence[Clip], seed: int) -> Iterator[tuple[str, Waveform, 
 
     yield "silence between", *assemble(clips, rng())
     yield WHOLE, *assemble(clips, rng(), whole=True)
-    level, spoken = assemble(levelled(clips, rng()), rng())
+    level, spoken = assemble(list(levelled(clips, rng())), rng())
     for colour in ("white", "pink"):
         yield f"{colour} noise at {NOISE_DB:g} dB", with_noise(level, spoken, colour, rng()), spoken
 
 
-def emotions_right(captioner: Captioner, clips: Sequence[Clip], path: Path, places: Places) -> list[tuple[bool, bool]]:
-    """Whether the captions of each clip with an emotion, and of the piece that holds it, name that emotion."""
-    found, pieces = [], list(captioner.captions(path))
+def score(path: Path, places: Places) -> list[int]:
+    """Utterances at `places`; those found with both ends within 0.3 s; those cut in two; the pieces of a recording."""
+    cuts = open_recording(path, window_s=WINDOW_S, at_pauses=True).spans
+    ends, hits, cut = np.array([(span.start_s, span.end_s) for span in cuts]).reshape(-1, 2), 0, 0
+    for start, end in places:
+        hits += bool((np.abs(ends - (start, end)) <= TOLERANCE_S).all(axis=1).any())
+        cut += int(np.sum(np.minimum(ends[:, 1], end) - np.maximum(ends[:, 0], start) > SHARED_S)) > 1
+    return [len(places), hits, cut, len(ends)]
+
+
+def emotions_right(captioner: Captioner, clips: Sequence[Clip], path: Path, places: Places) -> Iterator[list[bool]]:
+    """Whether the caption of each clip with an emotion, and of the piece that holds it, names that emotion."""
+    pieces, alone = list(captioner.captions(path)), path.with_name("clip.wav")
     for clip, (start, end) in zip(clips, places, strict=True):
         if "emotion" in clip.row.classes:
-            soundfile.write(path.with_name("clip.wav"), clip.samples, SAMPLE_RATE, "FLOAT")
+            soundfile.write(alone, clip.samples, SAMPLE_RATE, "FLOAT")
             piece = max(pieces, key=lambda each: min(each.end_s or 0, end) - max(each.start_s or 0, start))
-            alone, within = (
-                (each.labels or {}).get("emotion") for each in (captioner.caption(path.with_name("clip.wav")), piece)
-            )
-            found.append((alone == clip.row.classes["emotion"], within == clip.row.classes["emotion"]))
-    return found
+            named = [(each.labels or {}).get("emotion") for each in (captioner.caption(alone), piece)]
+            yield [emotion == clip.row.classes["emotion"] for emotion in named]
 
 
 def main(
@@ -203,15 +166,13 @@ def main(
     clips: Annotated[int, typer.Option(min=1, help="How many a recording is made of.")] = 180,
     recordings: Annotated[int, typer.Option(min=1, help="How many are made, each of other clips.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the choice of clips and of the pauses.")] = 0,
-    captions: Annotated[bool, typer.Option("--captions", help="Caption them too.")] = False,
-    language: Annotated[str, typer.Option(help="Of the captions.")] = "en",
+    captions: Annotated[bool, typer.Option("--captions", help="Caption them in English too.")] = False,
     threads: Annotated[int, typer.Option(min=1, help="Of PyTorch.")] = 1,
 ) -> None:
     """Make long recordings of labelled clips, and measure how their utterances are found and captioned."""
     every = choose(data, clips * recordings, np.random.default_rng(seed))
-    found: dict[str, list[Found]] = defaultdict(list)
-    right = list[tuple[bool, bool]]()
-    settings: dict[str, object] = {"prompt.language": language, "runtime.threads": threads}
+    found, right = defaultdict[str, list[list[int]]](list), list[list[bool]]()
+    settings: dict[str, object] = {"prompt.language": "en", "runtime.threads": threads}
     captioner = Captioner.load("mini", settings).labelled(Lexicon.read()) if captions else None
     with tempfile.TemporaryDirectory(prefix="long-recording-") as name:
         path = Path(name) / "long.flac"
@@ -219,14 +180,11 @@ def main(
             group = every[at : at + clips]
             for title, samples, places in variants(group, seed):
                 soundfile.write(path, samples, SAMPLE_RATE)
-                found[title].append(score(places, cuts_of(path)))
+                found[title].append(score(path, places))
                 if captioner is not None and title == WHOLE:
                     right += emotions_right(captioner, group, path, places)
-    rows = [
-        [title, f"{np.mean([each.share for each in of]):.1%}"]
-        + [str(sum(getattr(each, name) for each in of)) for name in ("cut", "pieces")]
-        for title, of in found.items()
-    ]
+    sums = {title: np.sum(scores, axis=0).tolist() for title, scores in found.items()}
+    rows = [[title, f"{hits / total:.1%}", str(cut), str(pieces)] for title, (total, hits, cut, pieces) in sums.items()]
     print_table(f"{len(every)} utterances", ["", "found", "cut in two", "pieces"], rows)
     if right:
         alone, within = np.mean(right, axis=0)
