@@ -2,7 +2,6 @@
 
 import ast
 import re
-import tomllib
 from collections import Counter
 from functools import cache
 from graphlib import TopologicalSorter
@@ -89,19 +88,6 @@ def test_imports_go_one_way_in_the_order_of_the_table_for_contributors():
 def test_no_modules_import_each_other():
     modules = {own: names for own, names in imported_modules().items() if own != "__init__"}
     assert len(tuple(TopologicalSorter(modules).static_order())) > 150  # raises for a circle, and names it
-
-
-def test_few_modules_import_for_their_types_alone():
-    trees = (parsed(path) for path in (ROOT / "specdec_cli").rglob("*.py"))
-    apart = [node for tree in trees for node in tree.body if ast.unparse(node).startswith("if TYPE_CHECKING:")]
-    assert len(apart) <= 20
-
-
-def test_training_and_tools_are_typed_and_only_in_the_source_distribution():
-    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
-    assert tool["hatch"]["build"]["targets"]["wheel"]["packages"] == ["specdec_cli"]
-    assert set(tool["hatch"]["build"]["targets"]["sdist"]["include"]) > APART
-    assert {"specdec_cli", "training", "tools"} == set(tool["mypy"]["packages"])
 
 
 def test_the_image_of_the_server_copies_what_the_build_needs():

@@ -1,9 +1,5 @@
 """Measured figures of sounds whose values are known, and beside the table's and Praat's."""
 
-import subprocess
-import sys
-import textwrap
-
 import numpy as np
 import pytest
 import soxr
@@ -97,25 +93,6 @@ def test_the_power_within_the_band_is_the_one_of_librosas_spectrum():
     theirs = np.square(np.abs(librosa.stft(np.pad(samples, (132, 1000)), **frames)))[31:156].sum(axis=0)
     _, ours = _contour_and_band(samples)
     assert ours == pytest.approx(theirs[: len(ours)], rel=1e-3, abs=1e-4 * float(theirs.max()))
-
-
-@pytest.mark.slow
-def test_a_clip_is_measured_in_milliseconds_from_the_first_on():
-    """Of a fresh process: nothing that compiles is imported, and the first clip waits for SciPy's FFT alone."""
-    measured = f"""
-        import sys, time
-        import numpy as np
-        from specdec_cli.audio.prosody import measure
-        samples = np.random.default_rng(0).normal(0.0, 0.1, {9 * SAMPLE_RATE // 2}).astype(np.float32)
-        times = []
-        for _ in range(20):
-            begun = time.process_time()  # 0.005 s on an idle machine
-            measure(samples, {SAMPLE_RATE})
-            times.append(time.process_time() - begun)
-        print({{"librosa", "numba", "scipy.signal"}} & set(sys.modules), min(times) < 0.05)
-    """
-    code = [sys.executable, "-c", textwrap.dedent(measured)]
-    assert subprocess.run(code, capture_output=True, text=True, check=True).stdout == "set() True\n"
 
 
 def test_figures_have_their_units():

@@ -1,6 +1,5 @@
 """Utterances between pauses, of a stream that comes in blocks."""
 
-import time
 from itertools import pairwise
 
 import numpy as np
@@ -115,20 +114,3 @@ def test_a_soft_scrap_behind_a_speaker_is_no_utterance(seconds, level, utterance
         found = cut(samples, block)
         assert len(found) == utterances
         assert found[-1].start_s == pytest.approx(places[-1][0], abs=0.15)
-
-
-@pytest.mark.slow
-def test_long_sound_without_a_pause_is_cut_in_linear_time():
-    """A minute of it takes as long in forty minutes as in five."""
-    rate = 2000
-    minute = np.random.default_rng(0).standard_normal(60 * rate).astype(np.float32)
-    minute *= np.repeat(np.random.default_rng(1).uniform(0.05, 0.2, 600), rate // 10).astype(np.float32)
-    quiet = np.zeros(2 * rate, np.float32)
-
-    def per_minute(minutes: int) -> float:
-        begun = time.thread_time()
-        found = list(PauseCutter(rate, 3600.0).utterances([quiet, *[minute] * minutes, quiet]))
-        assert found
-        return (time.thread_time() - begun) / minutes
-
-    assert per_minute(40) < 3 * per_minute(5)  # as long, within a tenth; eight times as long if it were quadratic

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specdec_cli.audio import Cut, Recording, from_samples, open_recording, paths
+from specdec_cli.audio import Cut, Recording, from_samples, open_recording
 from specdec_cli.audio.sound import ExcerptSound
 from specdec_cli.errors import (
     AudioContentError,
@@ -165,16 +165,6 @@ def test_rates_keep_pitch_level_and_length(rate, tmp_path):
     samples, recording = load_audio(saved(tmp_path, sndfile_bytes(tone(1.0, rate), rate, "wav")))
     assert_is_the_tone((samples, recording), tolerance=1e-3)
     assert len(samples) == 16000
-
-
-def test_digests_of_few_large_files_are_kept(tmp_path, monkeypatch):
-    for name, value in {"_LARGE": 1, "_KEPT": 3, "_digests": {}}.items():
-        monkeypatch.setattr(paths, name, value)
-    for count in range(5):
-        path = saved(tmp_path, healthy("wav", 1.0 + count), f"{count}.wav")
-        for _ in range(2):
-            assert load_audio(path)[1].sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-        assert len(paths._digests) == min(count + 1, 3)
 
 
 CLOCKS = [("matroska", "libopus"), ("mp4", "aac"), ("matroska", "pcm_s16le"), ("matroska", "flac")]

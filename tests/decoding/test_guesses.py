@@ -1,7 +1,6 @@
 """The memory of captions: what it guesses, what it forgets, and that it says what came next, not what came after."""
 
 import random
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -9,7 +8,7 @@ import torch
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.decoding_schema import ScoringConfig
-from specdec_cli.decoding.guesses import ORDER, SLOTS, Guesses, GuessTable, key_of
+from specdec_cli.decoding.guesses import SLOTS, Guesses, GuessTable, key_of
 from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.selftest import _prompt
@@ -72,22 +71,6 @@ def test_the_memory_is_bounded_and_old_captions_make_room():
     assert size * (SLOTS >> 10) < 2.2e6
     right = sum(table.guess(0, latest[:at], 1) == (latest[at],) for at in range(20))
     assert right > 10
-
-
-def test_threads_may_learn_and_guess_at_once():
-    table = GuessTable(1 << 8)
-
-    def work(seed: int) -> bool:
-        rng = random.Random(seed)
-        for _ in range(100):
-            text = [rng.randrange(50) for _ in range(2 * ORDER)]
-            table.learn(seed % 2, text, [True] * len(text))
-            if not set(table.guess(seed % 2, text[:3], 8)) <= set(range(50)):
-                return False
-        return True
-
-    with ThreadPoolExecutor(4) as executor:
-        assert all(executor.map(work, range(4)))
 
 
 def test_a_key_tells_models_and_instructions_apart_but_not_lengths():

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from specdec_cli.decoding.block import Block
-from specdec_cli.decoding.next_scores import NextScores
 from specdec_cli.labels import Lexicon
 from specdec_cli.labels.class_words import ClassWords
 from specdec_cli.labels.grounding import Grounding
@@ -83,24 +82,3 @@ def test_the_probabilities_that_the_sound_judges_are_those_before_a_temperature(
     assert {ran(model, None, temperature=t, seed=0)[2] for t in (0.0, 0.1)} == {"abef"}
     assert {ran(model, None, temperature=5.0, top_k=2, seed=seed)[2] for seed in range(9)} == {"abef", "acef"}
     assert {ran(saying(SLOW_FIRST), None, temperature=1.0, top_k=1, seed=seed)[2] for seed in range(9)} == {"acef"}
-
-
-def test_a_row_is_judged_once_and_only_when_it_is_used(monkeypatch):
-    judged = list[str]()
-    sound, banned = bans(), Grounding.banned
-
-    def judging(of: Grounding, text: Sequence[int], likeliest: Any) -> frozenset[int]:
-        judged.append(read(text))
-        return banned(of, text, likeliest)
-
-    monkeypatch.setattr(Grounding, "banned", judging)
-
-    model = saying(SLOW_FIRST)
-    loop = table_loop(model, None, sound=sound, guess_tokens=5)
-    assert loop.drafter is not None
-    scores = loop.drafter.next_scores
-    assert isinstance(scores, NextScores)
-    vocabulary = Letters(8).get_vocab()
-    scores.learn([vocabulary[letter] for letter in "abef"], [True] * 4)  # a guess that the sound proves wrong
-    collect(loop.events())
-    assert judged == ["", *(read([vocabulary[letter] for letter in "acef"[:end]]) for end in range(1, 5))]

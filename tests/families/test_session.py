@@ -1,7 +1,6 @@
 """Sessions of every family: they score what transformers' own forward scores, whatever was fed or failed before.
 
-An encoder pass a clip, no scores that nobody wants, and a right state after an error. What every family shares is asked
-of a thinker alone.
+An encoder pass a clip, and a right state after an error. What every family shares is asked of a thinker alone.
 """
 
 from collections.abc import Iterator
@@ -11,8 +10,6 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from transformers.masking_utils import create_causal_mask
-from transformers.models.qwen2_5_omni import modeling_qwen2_5_omni
 
 from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.decoding.next_scores import NextScores
@@ -94,25 +91,6 @@ def test_a_prompt_that_is_read_in_chunks_scores_alike(tmp_path, family, graphs):
     assert_agree(session.logits(TEXT, len(TEXT) + 1), expected(model(family, 0), 1, len(TEXT) + 1))
 
 
-@families
-def test_the_output_layer_computes_wanted_rows_only(family):
-    """Their strides are as if the other rows had never been."""
-    of, rows = model(family, 0), list[int]()
-
-    def enter(_module: object, inputs: tuple[torch.Tensor, ...]) -> None:
-        assert inputs[0].stride() == torch.empty(inputs[0].shape).stride()
-        rows.append(inputs[0].shape[-2])
-
-    hook = of.module.get_output_embeddings().register_forward_pre_hook(enter)
-    session = session_of(of)
-    session.prefill()
-    session.logits(TEXT[:3])
-    session.logits(TEXT, 4)
-    session_of(of).logits(TEXT, 5)
-    hook.remove()
-    assert rows == [1, 1, 4, 5]
-
-
 @contextmanager
 def failing_layer(of: AudioLM) -> Iterator[None]:
     """The last decoder layer raises, when all others have extended the cache."""
@@ -170,22 +148,6 @@ def test_a_family_is_recorded_or_keeps_a_cache_that_grows(family):
         assert (of.slots is None) == (family not in JOINING)
     finally:
         of.slots = None
-
-
-def test_a_single_token_costs_no_mask_and_is_scored_alike(monkeypatch):
-    of = tiny_model(2, layers=3)
-    wanted = expected(of, 1, 7)
-    made: list[int] = []
-
-    def counted(*args: Any, **kwargs: Any) -> Any:
-        made.append(kwargs["inputs_embeds"].shape[1])
-        return create_causal_mask(*args, **kwargs)
-
-    monkeypatch.setattr(modeling_qwen2_5_omni, "create_causal_mask", counted)
-    session = session_of(of)
-    assert_agree(torch.cat([session.logits(TEXT[:length]) for length in range(4)]), wanted[:4])
-    assert_agree(session.logits(TEXT, 2), wanted[5:])
-    assert made == [len(session.prompt.ids), 3]
 
 
 @pytest.mark.parametrize("vocab_size", [None, 266, 260, 258])

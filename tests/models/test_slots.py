@@ -3,12 +3,11 @@
 import random
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from specdec_cli.models import compiled_steps
 from specdec_cli.models.audio_lm import AudioLM
@@ -16,7 +15,7 @@ from specdec_cli.models.engine import forward_together
 from specdec_cli.models.processor import Prompt
 from specdec_cli.models.selftest import self_test
 from specdec_cli.models.session import Session
-from specdec_cli.models.slots import JOINT_SIZES, ROOMS, SIZES, Forward, SlotLayer, Slots, _Shape
+from specdec_cli.models.slots import JOINT_SIZES, ROOMS, SIZES, Forward, SlotLayer, Slots
 from tests.support.checkpoints import assert_agree
 from tests.support.models import as_audio_lm, tiny_clip, tiny_model, tiny_module
 from tests.tiers import few
@@ -177,33 +176,3 @@ def test_a_step_that_cannot_be_compiled_is_recorded_as_it_is(monkeypatch, caplog
     assert not model.slots.compiled
     assert model.describe()["graphs"] == "eager"
     assert model.slots._recorded
-
-
-# --- operations of a step, counted: a GPU spends some 3 us on each, however small ---
-
-VIEWS: Final = ("chunk", "expand", "reshape", "select", "slice", "split", "transpose", "unsqueeze", "view")
-"""Operations that make no kernel; those of a step reshape what lies in order."""
-
-
-class _Counting(TorchDispatchMode):
-    made = 0
-
-    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.made += str(operation).split(".")[1] not in VIEWS
-        return operation(*args, **kwargs or {})
-
-
-def operations(layers: int, *, slots: int = 1, clips: int = 1) -> int:
-    """Of a recorded forward."""
-    model = tiny_model(1, layers=layers, graphs="on")
-    model.reserve(slots)
-    with torch.inference_mode(), _Counting() as counting:
-        model.slots._forward(_Shape(clips, 1, 512))
-    return counting.made
-
-
-def test_a_layer_takes_at_most_18_operations_and_16_clips_hardly_more_than_one():
-    one = operations(4)
-    assert 0 < one - operations(2) <= 2 * 18
-    for clips in (8, 16):  # fewer clips than slots are gathered
-        assert operations(4, slots=16, clips=clips) <= 1.2 * one
