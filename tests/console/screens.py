@@ -36,13 +36,6 @@ class Screen(Console):
         return [line.split("\r")[-1] for line in ESCAPE.sub("", self.output).split("\n")]
 
 
-def shown(clip: Clip, width: int, **options: bool | str | int) -> Screen:
-    """The clip on a screen of `width` cells, as ordinary lines with the caption."""
-    screen = Screen(width, **options)
-    play(View(screen, "rows"), clip)
-    return screen
-
-
 def play(view: View, clip: Clip, steps: int | None = None) -> None:
     """Play a clip, or the first so many steps of it, on a view."""
     for update in clip.updates[:steps]:

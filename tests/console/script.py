@@ -128,12 +128,11 @@ EN_STEPS = [
 ZH = build(started("recordings/女声 愤怒 07.wav", "zh"), ZH_STEPS)
 EN = build(started("samples/angry_en.wav", "en"), EN_STEPS)
 LONG = build(started("samples/long_en.wav", "en"), EN_STEPS[:-1] * 8, "max_tokens")
-LOOP = build(started("samples/loop.wav", "en"), [*EN_STEPS[:6], *[EN_STEPS[6]] * 2], "loop")
 LOSSLESS = build(
     started("samples/angry_en.wav", "en", "lossless", gate="always", threshold=None),
-    [Step(item.draft, item.entropy, "always", item.accepted, item.cloud) for item in EN_STEPS],
+    [Step(item.draft, item.entropy, "always", item.accepted, item.cloud) for item in EN_STEPS[:3]],
 )
-ALONE_STEPS = [Step(item.draft, item.entropy) for item in ZH_STEPS]
+ALONE_STEPS = [Step(item.draft, item.entropy) for item in ZH_STEPS[:2]]
 EDGE = build(started("samples/edge.wav", "zh", "edge", gate="never", threshold=None), ALONE_STEPS)
 CLOUD = build(started("samples/cloud.wav", "zh", "cloud", gate="never", threshold=None), ALONE_STEPS)
 CUT = build(started("samples/cut.wav", "en"), [step(" one/./ Two/ three", "0 0 0 0", accepted=2)], "sentences")
@@ -142,3 +141,7 @@ PARTIAL = build(
     [step("\ufffd/\ufffd/ /\n", "0.2 0.1 3.0 0.4", "entropy", "嗓", accepted=2)],
     "max_tokens",
 )
+MODES = (ZH, LOSSLESS, EDGE, CLOUD, CUT, PARTIAL)
+
+HOSTILE = "[bold red]x[/] :smile: \x1b]0;owned\x07\x1b[2J\u202e.wav"
+WARNINGS = (f"The instruction {HOSTILE} is not the models' own.", "No lexicon has labels for captions in English.")

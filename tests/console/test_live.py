@@ -1,17 +1,19 @@
-"""The line of the live view that is redrawn, and that it leaves the terminal as it was."""
+"""What the live view redraws, the line of a run and the bar of a batch, and that it leaves the terminal as it was."""
 
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
 from specdec_cli.captioning.tasks import Progress
-from specdec_cli.console.progress import show_totals
+from specdec_cli.console.progress import show_counts, show_totals
 from specdec_cli.console.view import View
 from specdec_cli.errors import AudioContentError
 from specdec_cli.transcript.updates import EventText, Update
 from specdec_cli.types import Sent
+from tests.console.scenes import busy
 from tests.console.screens import ESCAPE, Screen, play, viewed
 from tests.console.script import EN, LONG, ZH
 
@@ -74,14 +76,39 @@ def test_loading_that_fails_is_not_called_done():
     assert screen.output.rindex("\x1b[?25h") > screen.output.rindex("\x1b[?25l")
 
 
-@pytest.mark.parametrize("form", ["live", "lines"])
-def test_what_takes_minutes_is_told_and_the_screen_is_left_to_the_bars_of_a_download(form):
-    screen, view = viewed(120, form, clock=iter(range(100_000)).__next__)
+def test_the_screen_is_left_to_the_bars_of_a_download():
+    screen, view = viewed(120, "live")
     with view.loading("edge: acme/omni") as tell:
         tell("downloading weights of acme/omni")
         shown = len(screen.output)
         view.status.refresh()
-        assert len(screen.output) == shown  # nothing is drawn over the bars
-    found = " ".join(ESCAPE.sub(" ", screen.output).split())
-    assert "downloading weights of acme/omni" in found
-    assert ("\u2713 loaded edge: acme/omni" in found) == (form == "live")
+        assert len(screen.output) == shown
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_the_bar_of_a_batch_fits_and_is_erased(width):
+    screen, view = viewed(width, "live")
+    show_counts(view, busy())
+    show_totals(view, busy(), Path("o.jsonl"))
+    drawn = ESCAPE.sub("", screen.output)
+    bar = drawn[: drawn.index("captioned")]
+    assert "100 of 5,000" in bar
+    assert max(len(row) for row in bar.replace("\r", "\n").split("\n")) <= width
+    assert ("tokens/s" in bar) == (width > 80)
+    assert screen.output.rindex("\x1b[?25h") > screen.output.rindex("\x1b[?25l")
+
+
+def test_the_bar_says_that_it_is_ending():
+    screen, view = viewed(100, "live")
+    view.stopping("finishing what has begun")  # before anything is drawn
+    show_counts(view, busy())
+    view.close()
+    view.close()
+    assert "finishing what has begun (Ctrl-C again stops at once)" in ESCAPE.sub("", screen.output)
+
+
+def test_the_pace_is_that_of_this_run():
+    counts = Progress(total=5000, done=100, skipped=7, rounds=500, escalations=60)
+    counts.started -= 5000  # beside which nothing counts that this test takes
+    assert counts.escalation_rate == 0.12
+    assert counts.left_s == pytest.approx(4900 * 5000 / 93, rel=0.02)  # what was done before took no time

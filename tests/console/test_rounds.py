@@ -9,7 +9,6 @@ from rich.text import Text
 from specdec_cli.console.rounds import TokenCell, cells_of, figure_name, token_rows, verdict_of
 from specdec_cli.transcript.round import Round
 from tests.console.screens import Screen
-from tests.console.script import CLOUD, CUT, EN, PARTIAL, ZH, Clip
 
 SETTINGS: dict[str, object] = {"gate": "class-entropy", "threshold": 0.2, "wake": 0.4, "k": "whole"}
 PIECES = ("The ", "voice ", "is", " low", ",", " and", " sad", ".", "<|im_end|>")
@@ -42,11 +41,6 @@ def plain(cells: Iterable[TokenCell]) -> str:
     return printed(replace(cell, figure=Text()) for cell in cells)[0].strip()
 
 
-def words(clip: Clip, index: int) -> str:
-    rounds = [event for event, _ in clip.events if isinstance(event, Round)]
-    return plain(cells_of(rounds[index], {}))
-
-
 def test_a_draft_is_shown_clause_by_clause_with_figures_under_their_words():
     assert drafted(DRAFT) == [
         "         The voice is low  |,",
@@ -63,25 +57,6 @@ def test_no_token_is_lost_where_rows_are_narrow(width):
     assert all(len(line) <= width for line in lines)
     shown = " ".join(lines).replace("|", " ").split()
     assert {"The", "voice", "is", "low", ",", "and", "sad", ".", "∎"} <= {*shown}
-
-
-def test_tokens_of_the_cloud_have_no_figures():
-    pieces = {"draft_pieces": (" a", " b"), "committed_pieces": (" a", " c")}
-    figures = {"entropy": (0.2, 0.3), "gate_values": (0.1, 0.3)}
-    cells = cells_of(changed(DRAFT, accepted=1, source=("accepted", "corrected"), **pieces, **figures), SETTINGS)
-    assert [(cell.word.plain, bool(cell.figure)) for cell in cells] == [("✓a", True), ("✗b", True), ("→c", False)]
-
-
-def test_every_fate_has_its_sign_without_colour():
-    assert words(ZH, 0) == "说话|人|是|女|声"
-    assert words(ZH, 1) == "✓，|语速|较 ✗慢 -， →快"
-    assert words(ZH, 2) == "✓，|音调|偏|高|， +起"
-    assert words(EN, 2) == "✓a ✗slow -pace|, with →fast"
-    assert words(EN, 6) == "✗, -a loud vol|ume →and"
-    assert words(ZH, 6) == "。|∎"  # the end of the text
-    assert words(PARTIAL, 0) == "✓·|· ✗␣ -⏎ →嗓"  # bytes, white space
-    assert words(CUT, 0) == "one|. -Two three"  # beyond a stop rule: not rejected
-    assert words(CLOUD, 0) == "说话|人|是|女|声"
 
 
 def test_a_word_that_the_sound_chose_names_the_one_of_the_model():

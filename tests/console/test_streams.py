@@ -1,6 +1,8 @@
 """Which display is chosen where, and what stdout gets beside it."""
 
 import io
+import json
+import subprocess
 import sys
 
 import pytest
@@ -61,3 +63,9 @@ def test_a_caption_is_not_printed_on_the_screen_that_shows_it(monkeypatch, termi
     monkeypatch.setattr(sys, "stdout", stdout)
     print_caption("一 calm\x1b[2J\nvoice", before=["a b.wav"], shown=shown)
     assert written.getvalue().decode() == ("a b.wav\t一 calm\\x1b[2J voice\n" if printed else "")
+
+
+def test_importing_the_console_loads_no_torch():
+    code = "import json, sys, specdec_cli.console.view; print(json.dumps([*{'torch', 'numpy'} & {*sys.modules}]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert json.loads(done.stdout) == []
