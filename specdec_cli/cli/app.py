@@ -17,21 +17,19 @@ from specdec_cli.errors import BROKEN_PIPE_STATUS, DEGRADED_STATUS, ConfigError
 
 
 class Listed(NamedTuple):
-    """A command in the list of commands; its module is imported when it is used."""
+    """A command in the list of commands; its module, `cli/NAME.py`, is imported when it is used."""
 
     group: str
+    class_name: str  # of the `Command` that it makes, whose `run` does the work
     summary: str
     examples: tuple[str, ...]  # the arguments of each
-
-    def help(self, command: type[Command]) -> str:
-        """What its --help says above the options."""
-        return f"{self.summary}\n\n{getdoc(command)}"
 
 
 _CAPTION, _JUDGE, _USE, _SET_UP = "Caption", "Compare with what is right", "Use captions", "Serve and set up"
 COMMANDS: Final = {
     "caption": Listed(
         _CAPTION,
+        "CaptionCommand",
         "Caption recordings, one after the other.",
         (
             "recording.wav --language en",
@@ -41,6 +39,7 @@ COMMANDS: Final = {
     ),
     "batch": Listed(
         _CAPTION,
+        "BatchCommand",
         "Caption many recordings, several at a time.",
         (
             "recordings/ -o captions.csv",
@@ -50,11 +49,13 @@ COMMANDS: Final = {
     ),
     "listen": Listed(
         _CAPTION,
+        "ListenCommand",
         "Caption what a microphone records, utterance by utterance.",
         ("--language en", "-o talk.jsonl --save talk/", "--device list"),
     ),
     "compare": Listed(
         _JUDGE,
+        "CompareCommand",
         "Compare modes on the same recordings: quality, time, forwards.",
         (
             "recordings/ --limit 20 -o page.html",
@@ -64,6 +65,7 @@ COMMANDS: Final = {
     ),
     "tune": Listed(
         _JUDGE,
+        "TuneCommand",
         "Measure both models on your recordings, and suggest when to call the large one.",
         (
             "recordings/ --references truth.tsv -o tuned.yaml",
@@ -73,11 +75,13 @@ COMMANDS: Final = {
     ),
     "export": Listed(
         _USE,
+        "ExportCommand",
         "Write transcripts as tables, for Praat and ELAN, as subtitles or as pictures.",
         ("captions.jsonl --to textgrid,srt", "captions.jsonl -o captions.csv", "captions.jsonl -o talk.png"),
     ),
     "review": Listed(
         _USE,
+        "ReviewCommand",
         "Make a page to listen to captioned recordings and correct their classes.",
         (
             "captions.jsonl",
@@ -87,6 +91,7 @@ COMMANDS: Final = {
     ),
     "serve": Listed(
         _SET_UP,
+        "ServeCommand",
         "Serve captions, a page, and the cloud to edges elsewhere.",
         (
             "",
@@ -96,11 +101,13 @@ COMMANDS: Final = {
     ),
     "doctor": Listed(
         _SET_UP,
+        "DoctorCommand",
         "Check the installation and the configured models.",
         ("", "--quick", "--config qwen2.5-omni"),
     ),
     "config": Listed(
         _SET_UP,
+        "ShowCommand",
         "Show the settings of a run, and where each comes from.",
         ("", "gate --config my.yaml", "--gate margin --threshold 0.2"),
     ),
@@ -130,16 +137,16 @@ _STYLE: Final[dict[str, Any]] = {
 
 @cache
 def command_named(name: str) -> Any:
-    """The command of a name, or the group `config`, from its module."""
-    module, listed = import_module(f"specdec_cli.cli.{name}"), COMMANDS[name]
+    """What typer makes of the class that `COMMANDS` names; of `config` a group with one command, `show`."""
+    listed = COMMANDS[name]
+    command: type[Command] = getattr(import_module(f"specdec_cli.cli.{name}"), listed.class_name)
     group = typer.Typer(name=name, help=listed.summary, add_completion=False, **_STYLE)
     if name == "config":
         group.callback(invoke_without_command=True)(_print_help)
-    inner, path = ("show", f"{name} show") if name == "config" else (name, name)
-    command: type[Command] = getattr(module, f"{inner.capitalize()}Command")
-    lines = [f"  specdec {path} {example}".rstrip() for example in listed.examples]
+    lines = [f"  specdec {command.name} {example}".rstrip() for example in listed.examples]
     epilog = "\n".join(["\b", "Examples:", *lines])
-    group.command(inner, cls=_Command, help=listed.help(command), epilog=epilog)(command)
+    says = f"{listed.summary}\n\n{getdoc(command)}"
+    group.command(command.name.split()[-1], cls=_Command, help=says, epilog=epilog)(command)
     return get_command(group)
 
 
@@ -162,12 +169,12 @@ class _Command(TyperCommand):
 
 
 class _Commands(TyperGroup):
-    """The commands, each imported when it is used, and listed in groups."""
+    """The commands, listed in groups. Help and completion take names and summaries; what is used is imported."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that `args` name, with the rest of them."""
-        name, found, rest = super().resolve_command(ctx, args)
-        return name, command_named(str(name)) if name in COMMANDS else found, rest
+        """The command that `args` begin with, and the rest of them; of an unknown one in completion None."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, None if name is None else command_named(name), rest
 
     def format_commands(self, _: Any, formatter: Any) -> None:
         """Writes a section for each group."""
@@ -211,20 +218,19 @@ def _root(
 
 
 for _name, _listed in COMMANDS.items():
-    app.command(_name, help=_listed.summary)(lambda: None)
+    app.command(_name, help=_listed.summary)(lambda: None)  # `_Commands` imports what is used
 
 
-def asked_for() -> Command | int:
-    """The command that the command line asks for, with its options: of `caption`, a `CaptionCommand` (cli/caption.py).
+def parse_command_line() -> Command | int:
+    """The command that `sys.argv` names: an object of its class in `COMMANDS`, whose fields are the options.
 
-    An exit code if it asks for help or the version.
-
-    Raises ConfigError if it is malformed.
+    Typer calls that class as it would call a function, with the options, and returns what it makes. An exit code if
+    help or the version was printed. Raises ConfigError if the command line is malformed.
     """
     try:
-        asked: Command | int = app(prog_name="specdec", standalone_mode=False)
+        parsed: Command | int = app(prog_name="specdec", standalone_mode=False)
     except TyperException as error:
         context = getattr(error, "ctx", None)
         hint = f"See {'specdec' if context is None else context.command_path} --help."
         raise ConfigError(error.format_message(), hint=hint) from None
-    return asked
+    return parsed

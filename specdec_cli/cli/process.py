@@ -13,7 +13,7 @@ from specdec_cli.errors import BROKEN_PIPE_STATUS, ConfigError, SpecdecError, as
 
 
 def main() -> None:
-    """The entry point: runs the command that is asked for. Every error becomes a sentence, a hint and an exit code.
+    """The entry point: runs a command, as `CaptionCommand`. Every error becomes a sentence, a hint and an exit code.
 
     Signals are handled from the first import on.
     """
@@ -22,9 +22,9 @@ def main() -> None:
         prepare_process()
         _open_standard_streams()
         try:
-            from specdec_cli.cli.app import asked_for
+            from specdec_cli.cli.app import parse_command_line
 
-            command = asked_for()
+            command = parse_command_line()  # of `specdec caption` a `cli.caption.CaptionCommand`, with its options
             raise SystemExit(command if isinstance(command, int) else command.run())
         except SystemExit as end:  # rich and typer exit with 1 where the reader of stdout has gone
             gone = isinstance(end.__context__, BrokenPipeError)
