@@ -25,8 +25,8 @@ from specdec_cli.transcript.updates import EventText, Update
 from specdec_cli.types import Finished, Token
 
 
-class RunModels(Protocol):
-    """The models and settings of a run: those of a `Captioner`, where they are described."""
+class RunCaptioner(Protocol):
+    """What a run needs of its `Captioner`, where these are described."""
 
     config: Config
     pair: Pair
@@ -45,7 +45,7 @@ class Run:
     A run decodes once. It is safe to stop reading its updates half-way.
 
     Args:
-        models: its models and settings.
+        captioner: has its models and settings.
         started: the fields of its transcript that are known before.
         prompts: of both models; None: there is nothing to caption, and `error` is the reason.
         audio_s: time of decoding the audio and computing its features, seconds.
@@ -54,7 +54,7 @@ class Run:
 
     def __init__(
         self,
-        models: RunModels,
+        captioner: RunCaptioner,
         started: Started,
         prompts: Prompts | None,
         audio_s: float,
@@ -62,7 +62,7 @@ class Run:
         grounding: Grounding | None,
     ) -> None:
         self.started, self.prompts, self.error, self.grounding = started, prompts, error, grounding
-        self._models, self._audio_s, self._processor = models, audio_s, models.pair.processor
+        self._captioner, self._audio_s, self._processor = captioner, audio_s, captioner.pair.processor
         self.tokens = list[Token]()  # committed so far
         self._rounds = list[Round]()
         self._transcript: Transcript | None = None
@@ -92,21 +92,24 @@ class Run:
         return error_transcript(**{**dict(self.started), "error": error})
 
     def updates(self, engine: Engine | None = None) -> Generator[Update]:
-        """The updates. `engine` makes the forwards together with those of other clips."""
-        models, prompts = self._models, self.prompts
+        """Decodes the clip while its updates are read, see `__iter__`.
+
+        `engine` makes the forwards together with those of other clips.
+        """
+        captioner, prompts = self._captioner, self.prompts
         self.prompts = None
         if prompts is None:
             raise self.error or DecodingError("this run was begun before", hint="Make another one of the recording.")
         text = ""
         began = time.perf_counter(), time.process_time()
         yield Update(self.started, EventText())
-        loop = models.pair.loop(
-            models.config,
+        loop = captioner.pair.new_loop(
+            captioner.config,
             prompts,
-            models.gate,
+            captioner.gate,
             engine=engine,
-            top_n=KEPT if models.scorer else 0,
-            synonyms=models.synonyms,
+            top_n=KEPT if captioner.scorer else 0,
+            synonyms=captioner.synonyms,
             language=self.started.language,
             instruction=self.started.prompt,
             grounding=self.grounding,
@@ -121,7 +124,7 @@ class Run:
                     written = self._processor.text([token.id for token in self.tokens])
                     before, text = text, written.rstrip("\ufffd")  # half a character waits for its rest
                     self._rounds.append(Round.of(event, self._processor, text.removeprefix(before)))
-                caption = models.caption_rules.so_far(text)
+                caption = captioner.caption_rules.so_far(text)
                 # called only if a display shows claims
                 claims_in = None if self.grounding is None else self.grounding.claims
                 shown = EventText(caption, claims_in=claims_in)
@@ -132,22 +135,22 @@ class Run:
 
         `began`: wall clock and CPU time at the start, seconds.
         """
-        models, started, grounding, language = self._models, self.started, self.grounding, self.started.language
+        captioner, started, grounding, language = self._captioner, self.started, self.grounding, self.started.language
         wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
         alone = threading.current_thread() is threading.main_thread()  # in a batch each clip has another thread
-        caption, claims = models.caption_rules.caption(text), None
+        caption, claims = captioner.caption_rules.caption(text), None
         found: dict[str, Any] = dict(started)
-        found |= {"models": Models.of(models.pair.described), "caption": caption}
+        found |= {"models": Models.of(captioner.pair.described), "caption": caption}
         found |= {"finish_reason": finished.finish_reason, "degraded": finished.degraded}
         if grounding is not None:
             found["measured"] = grounding.measured
         if grounding is not None and started.has_speech:
             claims = grounding.claims(caption)
             found["agrees"] = {claim.attribute: claim.agrees for claim in claims}
-        if models.scorer is not None and started.has_speech:
-            lexicon = models.scorer.lexicon
+        if captioner.scorer is not None and started.has_speech:
+            lexicon = captioner.scorer.lexicon
             labels = lexicon.labels(caption, language) if grounding is None else grounding.labels(caption)
-            scores = models.scorer.class_scores(self.tokens, self._processor.text, language, labels)
+            scores = captioner.scorer.class_scores(self.tokens, self._processor.text, language, labels)
             found |= {"labels": labels, "emotions": lexicon.emotions(caption, language), "scores": scores}
             found["needs_review"] = needs_review(labels, scores)
         wrong = any(claim.agrees is False for claim in claims or ())
@@ -163,13 +166,13 @@ class Run:
                 cloud_takes_part=started.mode in ("hybrid", "lossless"),
                 sound_decides=grounding is not None and grounding.words is not None,
             ),
-            timing=timing(finished, load_s=models.load_s, audio_s=self._audio_s),
+            timing=timing(finished, load_s=captioner.load_s, audio_s=self._audio_s),
             resources=Resources(
                 cpu_percent=round(100 * cpu / wall, 1) if alone and wall > 0 else None,
                 peak_rss_mb=peak_rss_mb(),
                 gpu_mb=gpu_mb(),
             ),
-            uplink=Uplink(payload=models.pair.payload if sent else "none", bytes=sent),
+            uplink=Uplink(payload=captioner.pair.payload if sent else "none", bytes=sent),
         )
-        models.remember(self._transcript)
+        captioner.remember(self._transcript)
         return EventText(caption, found["labels"], claims, self._transcript.probabilities, flags)

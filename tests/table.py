@@ -155,7 +155,7 @@ def table_loop(
     mode = given.pop("mode", "hybrid" if cloud else "edge")
     config = settings(mode=mode, **given)
     prompts = table_prompt(edge) if edge else None, (lambda: table_prompt(cloud)) if cloud else None
-    return Pair.of(edge, cloud).loop(config, prompts, Gate.of(config, groups), grounding=sound)
+    return Pair.of(edge, cloud).new_loop(config, prompts, Gate.of(config, groups), grounding=sound)
 
 
 def spelled(model: TableModel, ids: Sequence[int]) -> str:

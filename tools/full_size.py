@@ -117,7 +117,7 @@ class Passes:
     def _prefilled(self) -> Session:
         self.model.slots = self.graphs
         session = Session(self.model, self.prompt, 10 * TOKENS)
-        session.prefill()
+        session.logits(())
         return session
 
 
@@ -147,7 +147,7 @@ def caption(edge: ChosenLM, cloud: ChosenLM, mode: Mode, k: int, acceptance: flo
         mode=mode, k=k, max_new_tokens=TOKENS, loop_period=0, fallback="off", guess_tokens=0, sound=()
     )
     gate = GateConfig(name="entropy", threshold=_UNSURE_NATS) if mode == "hybrid" else GateConfig()
-    loop = Pair.of(edge, cloud).loop(Config(decoding=decoding, gate=gate), (prompts[0], lambda: prompts[1]))
+    loop = Pair.of(edge, cloud).new_loop(Config(decoding=decoding, gate=gate), (prompts[0], lambda: prompts[1]))
     *events, finished = loop.events()
     assert isinstance(finished, Finished)
     if list(finished.token_ids) != TEXT:

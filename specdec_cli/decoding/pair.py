@@ -119,7 +119,7 @@ class Pair:
         return next(iter(self.models.values())).processor
 
     def prompts(self, config: Config, samples: npt.NDArray[np.float32], instruction: str) -> Prompts:
-        """The prompts of a clip, mono samples [n].
+        """What each model reads of a clip, mono samples [n]: its instruction as token ids, its audio as features.
 
         One prompt serves both models if they take the same. Otherwise that of a cloud that may never be called is made
         when it is called.
@@ -142,7 +142,7 @@ class Pair:
         processors = [model.processor for model in self.models.values()]
         return len(processors) == 2 and same_prompts(*processors)
 
-    def loop(
+    def new_loop(
         self,
         config: Config,
         prompts: Prompts,
@@ -155,7 +155,10 @@ class Pair:
         instruction: str | None = None,
         grounding: ClipGrounding | None = None,
     ) -> Loop:
-        """The loop of one clip, with fresh sessions of the models that `decoding.mode` uses.
+        """Makes the loop of one clip; nothing is decoded yet.
+
+        What drafts and what verifies are those that `decoding.mode` uses: of a loaded model a `LocalDrafter` and a
+        `LocalVerifier`, each with its `new_scores`; of a remote one what it makes itself.
 
         Args:
             prompts: of the clip, for the models that take part.
@@ -166,45 +169,36 @@ class Pair:
             language, instruction: of the clip; None: the configured ones.
             grounding: bans tokens of both models, if it decides any attribute; None: nothing does.
         """
-        (edge_prompt, cloud_prompt), mode, settings = prompts, config.decoding.mode, config.decoding
-        drafts_end, text_ends = self.ends(mode)
+        edge_prompt, cloud_prompt = prompts
+        settings, mode = config.decoding, config.decoding.mode
+        draft_ends, text_ends = self.ends(mode)
         gate = replace(gate or Gate.of(config), generator=gate_generator(config, edge_prompt))
         bans = grounding if grounding is not None and grounding.attributes else None
-        clip = partial(RemoteClip, config=config, vocab_size=self.vocab_size, top_n=top_n, grounding=bans)
-        drafter, verifier = self._remote_roles(config, prompts, clip, gate, synonyms) if self.remotes else (None, None)
         banned = None if bans is None else bans.banned
-        scores = partial(self.next_scores, config, engine=engine, instruction=instruction, bans=banned)
-        if mode != "cloud" and self.local("edge") is not None:
-            assert edge_prompt is not None  # the mode uses it
-            drafter = LocalDrafter(scores("edge", edge_prompt, drafts_end), top_n)
-        if mode != "edge" and self.local("cloud") is not None:
-            assert cloud_prompt is not None
-            of_cloud = cache(lambda: scores("cloud", cloud_prompt(), text_ends))
-            if mode == "cloud":  # it writes alone
-                drafter = LocalDrafter(of_cloud(), top_n)
-            else:
-                verifier = LocalVerifier(of_cloud, settings.rules, settings.max_new_tokens, top_n, synonyms)
-            if settings.cloud_prefill == "overlap":
-                of_cloud()  # the engine closes the sessions that the clip's own thread opens
-        prefill = CloudPrefill(settings.cloud_prefill, nullcontext if engine is None else engine.step_aside)
-        return Loop(drafter, verifier, gate, self._stop_rules(config, text_ends, language), settings, prefill, top_n)
-
-    def _remote_roles(
-        self, config: Config, prompts: Prompts, clip: Callable[..., RemoteClip], gate: Gate, synonyms: Synonyms
-    ) -> tuple[Drafter | None, Verifier | None]:
-        """What drafts and what verifies in a mode, if it is remote; `clip` makes what its server needs."""
-        (edge_prompt, cloud_prompt), mode, edge, cloud = prompts, config.decoding.mode, self.edge, self.cloud
-        drafts_end, text_ends = self.ends(mode)
+        scores = partial(self.new_scores, config, engine=engine, instruction=instruction, bans=banned)
+        clip = partial(RemoteClip, config=config, vocab_size=self.vocab_size, top_n=top_n, grounding=bans)
         drafter: Drafter | None = None
         verifier: Verifier | None = None
-        if mode != "cloud" and edge is not None and edge.is_remote:
+        if mode != "cloud" and self.edge is not None:
             assert edge_prompt is not None  # the mode uses it
-            summed = synonyms if gate.name == "class-entropy" else NO_SYNONYMS
-            drafter = edge.drafter(clip(lambda: edge_prompt, stop_ids=drafts_end, synonyms=summed))
-        if mode != "edge" and cloud is not None and cloud.is_remote:
+            if self.edge.is_remote:
+                summed = synonyms if gate.name == "class-entropy" else NO_SYNONYMS
+                drafter = self.edge.drafter(clip(lambda: edge_prompt, stop_ids=draft_ends, synonyms=summed))
+            else:
+                drafter = LocalDrafter(scores("edge", edge_prompt, draft_ends), top_n)
+        if mode != "edge" and self.cloud is not None:
             assert cloud_prompt is not None
-            verifier = cloud.verifier(clip(cloud_prompt, stop_ids=text_ends, synonyms=synonyms))
-        return drafter, verifier
+            if self.cloud.is_remote:
+                verifier = self.cloud.verifier(clip(cloud_prompt, stop_ids=text_ends, synonyms=synonyms))
+            elif mode == "cloud":  # it writes alone
+                drafter = LocalDrafter(scores("cloud", cloud_prompt(), text_ends), top_n)
+            else:
+                of_cloud = cache(lambda: scores("cloud", cloud_prompt(), text_ends))
+                if settings.cloud_prefill == "overlap":
+                    of_cloud()  # in the clip's own thread, whose sessions the engine closes
+                verifier = LocalVerifier(of_cloud, settings.rules, settings.max_new_tokens, top_n, synonyms)
+        prefill = CloudPrefill(settings.cloud_prefill, nullcontext if engine is None else engine.step_aside)
+        return Loop(drafter, verifier, gate, self._stop_rules(config, text_ends, language), settings, prefill, top_n)
 
     def _stop_rules(self, config: Config, text_ends: tuple[int, ...], language: Language | None) -> StopRules:
         """Where a text ends, apart from its models."""
@@ -214,7 +208,7 @@ class Pair:
         spoken = (language or config.prompt.language) if config.closes else None
         return StopRules(config.decoding, text_ends, self.processor.text, spoken, kept_ids)
 
-    def next_scores(
+    def new_scores(
         self,
         config: Config,
         role: Decider,
@@ -225,10 +219,14 @@ class Pair:
         instruction: str | None = None,
         bans: Bans | None = None,
     ) -> NextScores:
-        """The next-token scores of a loaded model, with a fresh session; `bans`: those of the sound."""
+        """A `NextScores` of a loaded model with a fresh `Session` of the clip; nothing is scored yet.
+
+        `engine`: makes the session, and its forwards; `bans`: those of the sound.
+        """
         model, settings = self.local(role), config.decoding
         assert model is not None  # checked when the pair was made
-        session = (engine.session if engine else Session)(model, prompt, capacity(settings), self.vocab_size)
+        new_session = Session if engine is None else engine.session
+        session = new_session(model, prompt, capacity(settings), self.vocab_size)
         guesses = self.guesses(role, config.instruction() if instruction is None else instruction, config)
         return NextScores(session, settings, stop_ids, guesses, bans)
 

@@ -119,10 +119,10 @@ def record_tracks(
     stop = StopRules(settings, cloud_ids, pair.processor.text, language, edge_ids)
     assert edge_prompt is not None and cloud_prompt is not None  # noqa: PT018  # both models take part
     lossless = config.model_copy(update={"decoding": settings})
-    next_scores = partial(pair.next_scores, lossless, bans=None if grounding is None else grounding.banned)
-    drafter = LocalDrafter(next_scores("edge", edge_prompt, edge_ids))
+    scores = partial(pair.new_scores, lossless, bans=None if grounding is None else grounding.banned)
+    drafter = LocalDrafter(scores("edge", edge_prompt, edge_ids))
     verifier = LocalVerifier(
-        lambda: next_scores("cloud", cloud_prompt(), cloud_ids), lossless.decoding.rules, settings.max_new_tokens
+        lambda: scores("cloud", cloud_prompt(), cloud_ids), lossless.decoding.rules, settings.max_new_tokens
     )
     gate = Gate("always")
     loop = Loop(drafter, verifier, gate, stop, settings, CloudPrefill("lazy"))

@@ -108,7 +108,7 @@ def test_captions_are_those_of_one_process(process):
         assert edge_prompt is not None
         assert cloud_prompt is not None
         sent, sound = partial(rounded, cloud_prompt()), away.run_samples(voice(seed), RATE).grounding
-        loop = pair.loop(away.config, (edge_prompt, sent), away.gate, grounding=sound)
+        loop = pair.new_loop(away.config, (edge_prompt, sent), away.gate, grounding=sound)
         here = collect(loop.events())[1]
         transcript = away.run_samples(voice(seed), RATE).finish()
         ids = [id_ for round_ in transcript.rounds for id_ in round_.committed_ids]

@@ -120,7 +120,7 @@ def pair_case(number: int, **fixed: Any) -> VllmCase:
 def run(pair: Pair, of: VllmCase, listed: Listed | None = None) -> tuple[list[Block], Finished]:
     """The rounds of a case; `listed` gets what the edge's server told, by the text before."""
     mine, *theirs = (prompt(model.processor, of.clip, of.instruction) for model in (pair.edge, pair.cloud) if model)
-    loop = pair.loop(of.config, (mine, lambda: theirs[0]), Gate.of(of.config), grounding=of.grounding)
+    loop = pair.new_loop(of.config, (mine, lambda: theirs[0]), Gate.of(of.config), grounding=of.grounding)
     if listed is not None and isinstance(loop.drafter, VllmDrafter):
         scored = loop.drafter.requests.scored
 
@@ -160,7 +160,7 @@ def fed(of: VllmCase, listed: Listed) -> tuple[list[Block], Finished]:
     """The local loop on the same log-probabilities, verified by the cloud of this process."""
     here = Pair.of(edge(KIND), cloud())
     mine, theirs = (prompt(model.processor, of.clip, of.instruction) for model in (edge(KIND), cloud()))
-    loop = here.loop(of.config, (mine, lambda: theirs), Gate.of(of.config), grounding=of.grounding)
+    loop = here.new_loop(of.config, (mine, lambda: theirs), Gate.of(of.config), grounding=of.grounding)
     assert isinstance(loop.drafter, LocalDrafter)
     loop.drafter.session = loop.drafter.next_scores.session = Fed(listed, here.vocab_size)
     return collect(loop.events())

@@ -98,7 +98,7 @@ class VllmCase:
         pair = Pair.of(drafter, link or cloud())
         mine, theirs = (prompt(each.processor, self.clip, self.instruction) for each in (drafter, link or cloud()))
         gate = Gate.of(self.config)
-        ran = collect(pair.loop(self.config, (mine, lambda: theirs), gate, grounding=self.grounding).events())
+        ran = collect(pair.new_loop(self.config, (mine, lambda: theirs), gate, grounding=self.grounding).events())
         if link is None:
             _IN_PROCESS[repr(self)] = ran
         return ran

@@ -75,7 +75,7 @@ def test_every_token_keeps_its_alternatives(settings):
     use = captioner(**settings).labelled(LEXICON)
     run = use.run_samples(voice(1), RATE)
     assert run.prompts is not None
-    for event in use.pair.loop(use.config, run.prompts, use.gate, top_n=KEPT, synonyms=use.synonyms).events():
+    for event in use.pair.new_loop(use.config, run.prompts, use.gate, top_n=KEPT, synonyms=use.synonyms).events():
         for candidates in (token.alternatives[1] for token in (event.tokens if isinstance(event, Block) else ())):
             probabilities = [p for _, p in candidates]
             assert 0 < len(candidates) <= KEPT

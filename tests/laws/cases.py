@@ -116,7 +116,7 @@ class Case:
     def loop(self, engine: Engine | None = None) -> Loop:
         """A fresh loop over the clip."""
         prompts, sound = (self.edge_prompt, lambda: self.cloud_prompt), self.grounding
-        return self.pair.loop(self.config, prompts, self.gate, engine=engine, synonyms=SYNONYMS, grounding=sound)
+        return self.pair.new_loop(self.config, prompts, self.gate, engine=engine, synonyms=SYNONYMS, grounding=sound)
 
     @property
     def gate(self) -> Gate:

@@ -19,7 +19,7 @@ def test_texts_of_models_that_end_with_other_ids_are_those_of_the_loop(seed):
     tracks = record_tracks(pair, config, *prompts, GROUPS)
     for gate, track in zip(("never", "always"), tracks, strict=True):
         given = settings(mode="hybrid", max_new_tokens=24, min_new_tokens=6, loop_period=0, gate=gate)
-        _, finished = collect(pair.loop(given, prompts).events())
+        _, finished = collect(pair.new_loop(given, prompts).events())
         assert finished.token_ids == track.ids
 
 
