@@ -87,7 +87,7 @@ class Captioner:
         )
         self.scorer: Scorer | None = None
         self._calibration: Calibration | None = None  # of all loaded models
-        self._require_sound()
+        self._require_remote_bans()
 
     @classmethod
     def load(
@@ -151,7 +151,7 @@ class Captioner:
         changed = copy(self)
         changed._calibration = calibration_for(self.shared.models.weights, own)
         changed._read(lexicon, scores=True)
-        changed._require_sound()
+        changed._require_remote_bans()
         return changed
 
     def _read(self, lexicon: Lexicon, *, scores: bool) -> None:
@@ -251,7 +251,7 @@ class Captioner:
         attributes = self.lexicon.limited(self.config.decoding.sound)
         return class_words(self.lexicon, attributes, self.pair.processor) if attributes else None
 
-    def _require_sound(self) -> None:
+    def _require_remote_bans(self) -> None:
         """Raises ConfigError if the sound is to decide classes, and a remote model cannot let it."""
         for remote in self.pair.remotes if self.class_words is not None else ():
             if fault := remote.sound_fault(self.lexicon.digest):

@@ -65,7 +65,7 @@ def require_bounded(path: str, seconds: float) -> None:
         raise audio_error(TooLongError, path, says, hint)
 
 
-def require_sound(path: str, file: FileIO) -> float | None:
+def require_decodable(path: str, file: FileIO) -> float | None:
     """Returns the seconds that a recording's header declares, if it does. Raises AudioError if no library opens it.
 
     The file is not read to its end.

@@ -30,7 +30,7 @@ _REMEMBERED: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A run of `caption`, `batch` or `listen`.
+    """What one `caption`, `batch` or `listen` captions, and where it writes.
 
     Attributes:
         config: its settings.
@@ -54,7 +54,7 @@ class Job:
 
     @property
     def shared(self) -> SharedFields:
-        """What the transcripts of the run have in common."""
+        """What the transcripts of the job have in common."""
         return SharedFields.of(self.config, self.lexicon)
 
     @property
@@ -80,7 +80,7 @@ class Job:
         return of_manifest and audio.cuts_path is None and audio.channel != "each"
 
     def accepts(self) -> Check:
-        """A check whether a stored line was made with the settings of this run."""
+        """A check whether a stored line was made with the settings of this job."""
         return accepting(self.shared, self._instructed)
 
     def tasks(self, stored: Output) -> list[Task]:
@@ -105,7 +105,7 @@ class Job:
                     yield Transcript.from_json(line.raw, str(self.transcripts))
 
     def _instructed(self, line: Line) -> tuple[Language, str] | None:
-        """Language and instruction of a line's clip in this run; None if the line's own count."""
+        """Language and instruction of a line's clip in this job; None if the line's own count."""
         if self.inputs is None or isinstance(self.inputs, Paths):
             known = self.listens or self.inputs is not None
             return (self.config.prompt.language, self.config.instruction()) if known else None
@@ -140,8 +140,8 @@ class Sink:
         return False
 
 
-def caption_missing(job: Job, models: AbstractContextManager[Backend], sink: Sink) -> None:
-    """Captions what the output of a job lacks. If that is anything, entering `models` loads them.
+def caption_missing(job: Job, loader: AbstractContextManager[Backend], sink: Sink) -> None:
+    """Captions what the output of a job lacks. If that is anything, entering `loader` loads the models.
 
     Raises:
         TranscriptError: the output holds something else, or cannot be written.
@@ -156,7 +156,7 @@ def caption_missing(job: Job, models: AbstractContextManager[Backend], sink: Sin
             _settle(tasks, outcomes, stored, sink)
             return
         wholes = Wholes()
-        with models as backend:
+        with loader as backend:
             sink.counts.started = time.monotonic()  # so that the rate leaves loading out
             stored.require(lambda line: loaded_changes(line.head, backend.shared, ("dtype", "weights")))
             sink.begun()

@@ -22,7 +22,7 @@ from specdec_cli.console.progress import show_totals, warn_no_speech
 from specdec_cli.console.view import View
 from specdec_cli.errors import DEGRADED_STATUS, ConfigError, as_specdec_error
 from specdec_cli.format import count, marked, shares
-from specdec_cli.inputs.find import Inputs, Paths, require_sounds, with_list
+from specdec_cli.inputs.find import Inputs, Paths, require_not_all_text, with_list
 from specdec_cli.labels import Lexicon
 from specdec_cli.targets import Targets
 from specdec_cli.transcript import Transcript
@@ -92,7 +92,7 @@ def _inputs(command: Recordings, outputs: Outputs, may_be_sound: bool, *, strict
         return read_manifest(command.manifest, strict=strict)
     own = (outputs.transcripts, outputs.file, outputs.folder)
     given = with_list(command.paths or [], may_be_sound=may_be_sound)
-    require_sounds(given)
+    require_not_all_text(given)
     found = Paths(given, command.recursive, frozenset(os.path.abspath(path) for path in own if path is not None))
     found.require_recordings()
     return found
@@ -129,7 +129,7 @@ class LoadedHere:
         self.captioner.close()
 
     def watched(self, outcome: Outcome, run: Run) -> Outcome:
-        """The outcome of a clip, with its transcript; its updates are shown. An error is in the outcome."""
+        """Decodes a clip: reads `run.updates()` and shows each. The outcome has its transcript or its error."""
         try:
             for update in run.updates():
                 self.view.show(update)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from specdec_cli import interrupts
-from specdec_cli.audio.decode import require_sound
+from specdec_cli.audio.decode import require_decodable
 from specdec_cli.audio.paths import STDIN, is_url, opened, sha256
 from specdec_cli.errors import AudioError, ConfigError, SpecdecError, as_specdec_error
 from specdec_cli.inputs.names import SOUND_ENDINGS
@@ -174,7 +174,7 @@ def _keep(head: bytes, rest: IO[bytes]) -> None:
         raise ConfigError(f"The recording on stdin cannot be kept: {error.strerror}.", hint=hint) from error
 
 
-def require_sounds(paths: Sequence[str]) -> None:
+def require_not_all_text(paths: Sequence[str]) -> None:
     """Raises ConfigError if every path is a table, a file of cuts or of transcripts, and says how those are given."""
     ways = [way for path in paths if (way := _other_way(path))]
     if paths and len(ways) == len(paths):
@@ -236,7 +236,7 @@ def all_unreadable(recordings: Iterable[InputFile]) -> dict[str, SpecdecError]:
     for recording in recordings:
         try:
             with opened(recording.path) as file:
-                require_sound(recording.path, file)
+                require_decodable(recording.path, file)
             return {}
         except Exception as error:  # also a library's error about a wrong header
             refused[recording.path] = as_specdec_error(error)

@@ -113,7 +113,7 @@ def _compare_steps(
     session = Session(model, prompt, 2 * len(text_ids))
     base, end = list(text_ids[:-_LENGTH]), list(text_ids[-_LENGTH:])
     wrong = [end[-1], *end]
-    session.prefill()
+    session.logits(())
     if (passes := session.work.encoder_passes) != 1:
         raise _failed(model, f"it runs its audio encoder {passes} times for one prompt instead of once")
     session.logits([*base, *wrong], 3)  # a draft that is rejected at once

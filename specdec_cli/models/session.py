@@ -122,11 +122,6 @@ class Session:
         """Fills in the ids of the last tokens that `step` has fed."""
         self.fed[-len(ids) :] = ids
 
-    def prefill(self) -> None:
-        """Reads the clip and the prompt ahead of need."""
-        if self.cache is None:
-            self.logits(())
-
     def close(self) -> None:
         """Drops the cache, and with it the clip's slot. The next scores would read the prompt again."""
         self.cache = None

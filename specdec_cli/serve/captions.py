@@ -17,7 +17,7 @@ from typing import Final, cast
 
 import torch
 
-from specdec_cli.audio.decode import require_sound
+from specdec_cli.audio.decode import require_decodable
 from specdec_cli.captioner import Captioner
 from specdec_cli.config.resolve import ResolvedConfig
 from specdec_cli.errors import AudioError, CheckpointError, ContextError, SpecdecError
@@ -84,7 +84,7 @@ class SoundFile:
         """Whether reading it takes seconds, by the length that it declares."""
         try:
             with FileIO(self.path) as file:
-                declared_s = require_sound(self.path, file)
+                declared_s = require_decodable(self.path, file)
         except AudioError:  # which reading it raises
             declared_s = None
         return (declared_s or self.size / _BYTES_A_SECOND) > _LONG_S

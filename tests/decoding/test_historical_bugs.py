@@ -96,7 +96,7 @@ def test_a_joint_forward_whose_scoring_fails_leaves_its_neighbours_right(graphs,
     clips = [model.processor.prompt(tiny_clip(at), "say how") for at in range(3)]
     sessions, text = [Session(model, clip, 20) for clip in clips], [65, 66, 67, 68]
     for session in sessions:
-        session.prefill()
+        session.logits(())
     scored, calls = Session.vocabulary_rows, list[Session]()
 
     def failing(session: Session, *args: Any) -> torch.Tensor:

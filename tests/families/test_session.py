@@ -61,7 +61,7 @@ def test_a_part_is_dropped_wherever_a_release_of_transformers_keeps_it(monkeypat
 def test_a_verification_after_an_early_prefill_runs_the_encoder_once(family):
     of = model(family, 0)
     session = session_of(of)
-    session.prefill()
+    session.logits(())
     assert_agree(session.logits(TEXT, len(TEXT) + 1), expected(of, 1, len(TEXT) + 1))
     assert_agree(session.logits(TEXT[:2], 3), expected(of, 1, 7)[:3])
     for text in ((*TEXT[:5], 70), (*TEXT[:1], 71)):  # behind an earlier crop
@@ -83,7 +83,7 @@ def test_a_prompt_that_is_read_in_chunks_scores_alike(tmp_path, family, graphs):
     )
     of.read_in_chunks(16)
     session = session_of(of)
-    session.prefill()
+    session.logits(())
     hook.remove()
     assert sum(parts) == len(session.prompt.ids)
     assert max(parts) == 16
@@ -124,7 +124,7 @@ def test_a_joint_forward_that_fails_half_way_leaves_every_session_right(family):
     of = model(family, 0)
     sessions = [session_of(of, clip) for clip in range(3)]
     for session in sessions:
-        session.prefill()
+        session.logits(())
     with failing_layer(of):
         forward_together([(session, TEXT, 4) for session in sessions])
     for clip, session in enumerate(sessions):

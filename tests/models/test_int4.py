@@ -173,7 +173,7 @@ def test_neighbours_change_no_scores_however_many_tokens_lie_in_a_forward(checkp
     assert len(prompts[0].ids) > int4._PREFILL
     text, joined = tuple(range(60)), [Session(model, prompt, 80) for prompt in prompts]
     for session in joined:
-        session.prefill()
+        session.logits(())
     assert set(rounded) == {len(prompts[0].ids)}
     rounded.clear()
     forward_together([(session, text, 60) for session in joined])

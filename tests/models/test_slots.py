@@ -82,7 +82,7 @@ def test_joint_forwards_over_slots_follow_walks_of_drafts_and_rollbacks(clips, s
     for _ in range(6):
         while len(texts) < clips:
             session = Session(model, _prompt(model, rng.randrange(4)), 300)
-            session.prefill()
+            session.logits(())
             texts[session] = []
         waiting = rng.sample([*texts], rng.randint(1, clips))
         feeds = {session: rng.choice((1, 1, 3, 9, 12)) for session in waiting}
