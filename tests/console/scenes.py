@@ -14,17 +14,22 @@ from pathlib import Path
 from typing import Final
 
 from specdec_cli.captioning.tasks import Progress
+from specdec_cli.console.pages import comparison_page
 from specdec_cli.console.plain import print_error
 from specdec_cli.console.progress import show_counts, show_failures, show_totals, show_warnings
 from specdec_cli.console.tables import ONE_LINE, config_page, doctor_page, print_page
 from specdec_cli.console.view import Form, View
 from specdec_cli.errors import AudioContentError, AudioDecodeError, CheckpointError
+from specdec_cli.evaluate.comparison import comparison
+from specdec_cli.labels import Lexicon
+from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.records import Started
 from specdec_cli.transcript.round import Round
 from specdec_cli.transcript.updates import EventText
 from specdec_cli.types import Claim, Finished, Measured
 from tests.console.screens import ESCAPE, Screen, play
 from tests.console.script import EN, EN_STEPS, MODES, WARNINGS, Clip, build, started
+from tests.evaluate.fabricate import failed, made
 
 GOLDEN: Final = Path(__file__).with_name("golden")
 BRIEF: Final = build(started("samples/brief.wav", "en"), EN_STEPS[:1])
@@ -165,6 +170,24 @@ def errors(screen: Screen) -> None:
     print_error(AudioContentError("too long", hint="Lower audio.segment or decoding.top_k."), console=screen)
 
 
+WORDS = {
+    "en": ("A man speaks slowly in a low voice. He sounds sad.", "A man speaks quickly in a low voice. He sounds sad."),
+    "zh": ("说话人是男声，语速较慢，音调偏低。听起来情绪悲伤。", "说话人是男声，语速较快，音调偏低。听起来情绪悲伤。"),
+}
+
+
+def compared(screen: Screen, language: str, *more: Transcript) -> None:
+    """A comparison of twelve clips, in a third of which edge and hybrid name another rate."""
+    runs = [*more]
+    for index in range(12):
+        for mode, ms in (("edge", 100), ("hybrid", 260), ("lossless", 380), ("cloud", 500)):
+            text = WORDS[language][mode in ("edge", "hybrid") and index % 3 == 0]
+            asked = {"escalations": 1, "drafted": 5, "accepted": 4} if mode in ("hybrid", "lossless") else {}
+            name = f"/a/rather/long/path/录音 {index:02d}.wav"
+            runs.append(made(name, mode, text, ms=ms + index, language=language, **asked))
+    print_page(partial(comparison_page, comparison(runs, Lexicon.read())), screen)
+
+
 Scene = Callable[[Screen], None]
 TERMINAL: Final[dict[str, tuple[tuple[int, ...], Scene]]] = {
     "sound": ((40, 120), lambda screen: clips(screen, "rows", SOUND)),
@@ -173,6 +196,8 @@ TERMINAL: Final[dict[str, tuple[tuple[int, ...], Scene]]] = {
     "batch": ((60,), lambda screen: batch(screen, "rows")),
     "pages": ((40, 100), pages),
     "errors": ((40,), errors),
+    "compare": ((60, 100), lambda screen: compared(screen, "en", failed("broken [red].wav\x1b[31m", "edge"))),
+    "compare-zh": ((100,), lambda screen: compared(screen, "zh")),
 }
 """Name -> widths that are kept, and what is shown."""
 PIPED: Final[dict[str, tuple[tuple[int, ...], Scene]]] = {

@@ -2,6 +2,7 @@ import pytest
 from rich.text import Text
 
 from specdec_cli.console.cells import Prose, wrap
+from specdec_cli.console.pages import marked
 from specdec_cli.text import clean
 from tests.console.screens import Screen
 
@@ -39,3 +40,18 @@ def test_prose_aligns_under_wide_characters_and_ends_no_line_in_spaces():
     screen = Screen(8)
     screen.print(Prose(Text("一二三四"), Text("词\n典"), 4))
     assert screen.lines == ["词  一二", "典  三四", ""]
+
+
+@pytest.mark.parametrize(
+    ("caption", "base", "expected"),
+    [
+        ("He sounds sad.", "He sounds sad.", "He sounds sad."),
+        ("He sounds happy.", "He sounds sad.", "He sounds [happy]."),
+        ("He sounds.", "He sounds very sad.", "He sounds[^]."),
+        ("语速较快，音调偏低。", "语速较慢，音调偏低。", "语速较[快]，音调偏低。"),
+        ("音调偏低。", "语速较慢，音调偏低。", "[^]音调偏低。"),
+        ("He sounds sad.", "", "[He sounds sad.]"),
+    ],
+)
+def test_differences_are_marked(caption, base, expected):
+    assert marked(caption, base).plain == expected

@@ -49,13 +49,13 @@ def test_a_long_draft_keeps_all_its_tokens_and_figures(width, k):
 
 
 def test_no_color_keeps_signs_and_drops_colours():
-    plain, coloured = (Screen(100, terminal=True, no_color=no_color) for no_color in (True, False))
-    for screen in (plain, coloured):
-        TERMINAL["modes"][1](screen)
-    assert COLOUR.search(coloured.output)
-    assert not COLOUR.search(plain.output)
-    assert plain.lines == coloured.lines
-    assert all(sign in plain.output for sign in "✓✗→+")
+    for name in ("modes", "compare"):
+        plain, coloured = (Screen(100, terminal=True, no_color=no_color) for no_color in (True, False))
+        for screen in (plain, coloured):
+            TERMINAL[name][1](screen)
+        assert COLOUR.search(coloured.output)
+        assert not COLOUR.search(plain.output)
+        assert plain.lines == coloured.lines
 
 
 def test_what_an_encoding_lacks_is_a_question_mark():
