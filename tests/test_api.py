@@ -19,6 +19,7 @@ import torch
 import specdec_cli
 from specdec_cli import Captioner, Finished, Prefill, Round, Started, Transcript
 from specdec_cli.errors import AudioContentError, AudioNotFoundError, ConfigError, DecodingError, ReferencesError
+from specdec_cli.models.session import Session
 from tests.mini_pair import MODES, RATE, WINDOW_S, captioner, voice, write_voice
 
 MODES_BY_TIER = ["hybrid", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("lossless", "edge", "cloud"))]
@@ -288,10 +289,16 @@ def test_a_run_decodes_once(clips):
         list(other)
 
 
+def sessions() -> int:
+    """How many there are, each with the cache of a clip."""
+    return sum(type(each) is Session for each in gc.get_objects())
+
+
 @pytest.mark.parametrize("mode", MODES_BY_TIER)
 def test_what_a_clip_held_goes_with_its_run(mode):
     """Without the garbage collector, which comes by after many clips."""
-    used = captioner(decoding__mode=mode)
+    beside = {"gate__threshold": 0.05, "decoding__cloud_prefill": "overlap"} if mode == "hybrid" else {}
+    used = captioner(decoding__mode=mode, **beside)
     run = used.run_samples(voice(3), RATE)
     edge, cloud = run.prompts
     prompt = edge or cloud()
@@ -299,9 +306,11 @@ def test_what_a_clip_held_goes_with_its_run(mode):
     del prompt, edge, cloud
     gc.collect()
     gc.disable()
+    before = sessions()
     try:
         run.finish()
         del run
+        assert sessions() <= before
         assert [each() for each in held] == [None] * len(held)
     finally:
         gc.enable()

@@ -20,7 +20,6 @@ from specdec_cli.config import Server
 from tests.support.machine import NOBODY
 from tests.support.servers import behaving
 from tests.tiers import few
-from tests.waiting import until
 
 CALLS = 6  # under way when a connection is ended
 
@@ -103,17 +102,6 @@ def test_the_end_leaves_no_transport_open(server, ends, opened):
             connection.close()
             assert all(call.done() for call in calls)
     assert len(opened) > ends
-    assert [transport for transport in opened if transport.get_extra_info("socket").fileno() != -1] == []
-
-
-@pytest.mark.parametrize("scheme", few(["http:", "https:"]))
-def test_calls_that_do_not_end_are_ended(scheme, opened):
-    with ending(silent) as url:
-        connection, calls = calling(url.replace("http:", scheme))
-        assert until(lambda: len(opened) == CALLS)
-        connection.close()
-        assert all(call.cancelled() for call in calls)
-    assert len(opened) == CALLS
     assert [transport for transport in opened if transport.get_extra_info("socket").fileno() != -1] == []
 
 

@@ -2,17 +2,21 @@
 
 plain: as a user runs it; all laws. unread: tokens are fed from the device before the host has read them, as on a GPU.
 row_by_row: each row is read by itself, as with a large vocabulary on a CPU. heard: beside a sound, which bans tokens in
-the pipeline of both models; its reference is a processor of `generate()` as well.
+the pipeline of both models; its reference is a processor of `generate()` as well. slow: one model takes longer, so that
+the other is ahead of it.
 """
 
-from typing import Final
+import time
+from typing import Any, Final
 from unittest.mock import patch
 
 import pytest
 
 from specdec_cli.decoding import draft, rows
+from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.session import Session
 from tests.laws import occur
+from tests.laws.cases import Case
 from tests.laws.registry import EVERY, LAWS
 from tests.laws.tolerance import ENOUGH, cases, numbers
 from tests.support.models import DEVICE
@@ -56,3 +60,20 @@ def test_heard(law, name):
     ran = law(f"sound, {name}", (make(number).heard() for number in numbers(600_000, 0.25)), check)
     if cases() >= ENOUGH:
         occur.bans(ran)
+
+
+@pytest.mark.parametrize("role", ["edge", "cloud"])
+def test_slow(law, role):
+    make, check, *_ = LAWS["reference, everything"]
+
+    def beside_a_slow_model(case: Case) -> str | None:
+        late, forward = getattr(case, role), AudioLM.forward
+
+        def slowly(model: AudioLM, *args: Any, **given: Any) -> Any:
+            time.sleep(0.004 * (model is late))
+            return forward(model, *args, **given)
+
+        with patch.object(AudioLM, "forward", slowly):
+            return check(case)
+
+    law(f"reference, everything, slow {role}", map(make, numbers(160_000, 0.2)), beside_a_slow_model)

@@ -232,6 +232,10 @@ LENIENT: dict[str, tuple[Callable[[str], list[dict[str, Any]]], dict[str, Any]]]
     "no padding": (lambda data: message(data.rstrip("=")), {}),
     "URL-safe": (lambda data: message(data.replace("+", "-").replace("/", "_")), {}),
     "history": (lambda data: [*EARLIER, *message(data)], {}),
+    "lmms-eval": (
+        lambda data: at_address(f"data:audio/wav;base64,{data}"),
+        {"max_tokens": 4096, "temperature": 0},
+    ),
     "a recording in the history": (lambda data: [*message(spoken(9)), EARLIER[1], *message(data)], {}),
     "a question behind the history": (lambda data: [*message(data), EARLIER[1], EARLIER[0]], {}),
     "a system prompt": (lambda data: [{"role": "system", "content": "Answer in French."}, *message(data)], {}),

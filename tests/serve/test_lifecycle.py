@@ -29,7 +29,7 @@ from specdec_cli.models.session import Session
 from specdec_cli.serve.app import Offer
 from specdec_cli.serve.limits import ServeLimits
 from tests.mini_pair import RATE, captioner, mini_pair, voice
-from tests.serve.messages import ask, at_address, encoded, message, spoken, text_of
+from tests.serve.messages import ask, encoded, message, spoken, text_of
 from tests.support.machine import growing_less_than
 from tests.support.servers import TOKEN, Running, captioning, remote_cloud
 from tests.tiers import few
@@ -303,20 +303,3 @@ def test_a_remote_edge_is_served_beside_captions(served, monkeypatch):
             found = Captioner(local.config, Pair.of(pair.edge, cloud)).run_samples(voice(5), RATE).finish()
     assert [each.committed_ids for each in found.rounds] == [each.committed_ids for each in expected.rounds]
     assert all(text_of(answer.result()) for answer in answers)
-
-
-@pytest.mark.slow
-def test_a_runner_of_evaluations_is_served(served):
-    """What lmms-eval's OpenAI-compatible model sends and reads: a data URL, text, a length beyond any caption."""
-    (asked,) = at_address(f"data:audio/wav;base64,{spoken(6)}")
-    asked["content"].append({"type": "text", "text": "Describe the voice."})
-
-    async def all_of_them() -> list[Any]:
-        async with AsyncOpenAI(base_url=f"{served.url}/v1", api_key=TOKEN, timeout=600) as client:
-            asking = (ask(client, [asked], "lossless", max_tokens=4096, temperature=0) for _ in range(8))
-            return await asyncio.gather(*asking)
-
-    answers = asyncio.run(all_of_them())
-    expected = captioner(decoding__mode="lossless", prompt__language="en").run_samples(voice(6), RATE).finish()
-    assert {text_of(each) for each in answers} == {expected.caption}
-    assert all(each.usage.completion_tokens > 0 and each.choices[0].finish_reason == "stop" for each in answers)
