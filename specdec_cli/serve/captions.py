@@ -12,6 +12,7 @@ from contextlib import aclosing, asynccontextmanager, closing, contextmanager, n
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from io import FileIO
+from itertools import repeat
 from pathlib import Path
 from typing import Final, cast
 
@@ -172,17 +173,12 @@ class Captions:
         lost: SpecdecError | None = None  # of the first piece without a caption
         captioned = False
         try:
-            item, longest_s = InputFile(file.path), self.limits.clip_s or self.limits.recording_s
             async with (self._reading_long if wanted.is_long else self._reading).turn(client):
-                recording = await in_thread(self._pool, lambda: captioner.reader.open(item, longest_s), file.end)
-            says = [*wanted.warnings, *(warning.replace(file.path, NAME) for warning in recording.warnings)]
-            runs = captioner.runs_of(replace(recording, path=NAME, warnings=tuple(says)))
-            later = False
-            while True:
-                async with self._reading.turn(client, later=later):
-                    run = await in_thread(self._pool, partial(next, runs, None), file.end)
-                if run is None:
-                    break
+                runs, run, count = await in_thread(self._pool, partial(self._begun, wanted), file.end)
+            for later in (False, *repeat(True, count - 1)):
+                if later:
+                    async with self._reading.turn(client, later=True):
+                        run = await in_thread(self._pool, partial(next, runs), file.end)
                 async with self._turn(client, later=later):
                     work = partial(self._steps_of, run, captioner, left, later)
                     async with aclosing(each_in_thread(self._pool, work, left.set)) as steps:
@@ -191,7 +187,6 @@ class Captions:
                             captioned |= isinstance(step.made, Transcript) and step.failed is None
                             yield step
                 del run, work
-                later = True
             if lost is not None and not captioned:
                 raise lost
         except SpecdecError as error:
@@ -201,6 +196,14 @@ class Captions:
             raise
         finally:
             del lost
+
+    def _begun(self, wanted: Wanted) -> tuple[Iterator[Run], Run, int]:
+        """Opens a recording: the runs of its pieces, of which the first is taken already, and how many there are."""
+        captioner, file, longest_s = wanted.captioner, wanted.file, self.limits.clip_s or self.limits.recording_s
+        recording = captioner.reader.open(InputFile(file.path), longest_s)
+        says = [*wanted.warnings, *(warning.replace(file.path, NAME) for warning in recording.warnings)]
+        runs = captioner.runs_of(replace(recording, path=NAME, warnings=tuple(says)))
+        return runs, next(runs), len(recording.spans)
 
     @asynccontextmanager
     async def _turn(self, client: str, *, later: bool) -> AsyncIterator[None]:

@@ -181,7 +181,7 @@ def _json(value: Mapping[str, Any]) -> str:
 
 
 def _without_rounds(transcript: Transcript) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(transcript.to_json())
+    found: dict[str, Any] = json.loads(transcript.model_copy(update={"rounds": ()}).to_json())
     del found["rounds"]
     return found
 
