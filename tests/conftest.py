@@ -52,6 +52,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.stash[ONLY_SLOW] = sorted(str(path.relative_to(ROOT)) for path in only)
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Of a long text in a row, its beginning: names are read, and thousands of brackets are none."""
+    text = ascii(val) if isinstance(val, str | bytes) else ""
+    return text[:60] if len(text) > 60 else None
+
+
 ONLY_SLOW = pytest.StashKey[list[str]]()
 
 
