@@ -148,18 +148,6 @@ def test_a_cloud_alone_writes_what_it_would_write_here(servers, law):
 
 
 @pytest.mark.slow
-def test_nothing_is_generated_past_the_limit_of_tokens(servers):
-    """A remote cloud writes alone exactly as far as one in this process does."""
-    for number in range(76_000, 76_010):
-        lengths = {"max_new_tokens": 5 + number % 3, "guess_tokens": 0}
-        case = make_case(number, mode="lossless", k="auto", cost_ratio=9.0, loop_period=0, **lengths)
-        _, far = collect(far_loop(case, servers.link(case)).events())
-        _, here = as_sent(case).run()
-        assert far.token_ids == here.token_ids
-        assert (far.cloud.forwards, far.cloud.fed_tokens) == (here.cloud.forwards, here.cloud.fed_tokens), number
-
-
-@pytest.mark.slow
 def test_settings_that_are_left_open_are_the_servers_own(servers):
     """null: as the cloud's checkpoint suggests, on either side of the wire."""
     for number in range(75_000, 75_006):
