@@ -65,7 +65,7 @@ class LocalBackend:
         results: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         under_way = 0
         with ExitStack() as stack:  # the models leave first, which ends clips under way, and then the threads
-            pool, shared = self._enter(stack)
+            pool, engine = self._enter(stack)
             try:
                 while True:
                     stopped()
@@ -73,7 +73,7 @@ class LocalBackend:
                         if isinstance(ready, Outcome):
                             yield ready
                         else:
-                            pool.submit(_caption, ready, shared, results)
+                            pool.submit(_caption, ready, engine, results)
                             under_way += 1
                     if not under_way:
                         return
@@ -103,11 +103,11 @@ class LocalBackend:
         return stack.enter_context(pool), stack.enter_context(Engine(models, self.pace.most, encoders, threads))
 
 
-def _caption(clip: Prepared, shared: Engine | None, results: queue.SimpleQueue[Outcome]) -> None:
+def _caption(clip: Prepared, engine: Engine | None, results: queue.SimpleQueue[Outcome]) -> None:
     """One clip from beginning to end, in its own thread."""
     try:
-        with nullcontext() if shared is None else shared.clip():
-            line = clip.run.finish(shared)
+        with nullcontext() if engine is None else engine.clip():
+            line = clip.run.finish(engine)
     except BaseException as error:  # a panic of an extension is no Exception, and `decode` waits for every clip
         line = clip.run.failed(as_specdec_error(error, _log))
     results.put(replace(clip.outcome, line=line))

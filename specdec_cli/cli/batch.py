@@ -13,7 +13,7 @@ from specdec_cli.captioning.local import LocalBackend
 from specdec_cli.captioning.output_file import Task
 from specdec_cli.captioning.tasks import ActorSettings, Backend, Outcome, Stopped
 from specdec_cli.cli import options
-from specdec_cli.cli.captions import LoadedHere, Recordings, command_line, job_of, status, warn_of_names
+from specdec_cli.cli.captions import LoadedBackend, Recordings, command_line, job_of, status, warn_of_names
 from specdec_cli.cli.ending import Interruption, interruptible
 from specdec_cli.cli.outputs import Outputs
 from specdec_cli.cli.set_up import display, require_cloud
@@ -89,7 +89,7 @@ class _Counter(Sink):
         return asked or (self._fails_fast and self.counts.failed > 0)
 
 
-class _Together(LoadedHere):
+class _Together(LoadedBackend):
     """Captions several clips at a time; `batch_size` as of `LocalBackend`."""
 
     runs_long = True

@@ -11,7 +11,7 @@ from specdec_cli.captioning.output_file import Task
 from specdec_cli.captioning.preparing import prepare
 from specdec_cli.captioning.tasks import Outcome, Stopped
 from specdec_cli.cli import options
-from specdec_cli.cli.captions import LoadedHere, Printer, Recordings, conclude_clips, job_of, status, warn_of_names
+from specdec_cli.cli.captions import LoadedBackend, Printer, Recordings, conclude_clips, job_of, status, warn_of_names
 from specdec_cli.cli.set_up import display
 
 
@@ -41,7 +41,7 @@ class CaptionCommand(options.WatchingOptions, Recordings):
             return status(sink, written=written)
 
 
-class _OneByOne(LoadedHere):
+class _OneByOne(LoadedBackend):
     """Captions one clip after the other in a live view."""
 
     def outcomes(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:

@@ -104,8 +104,8 @@ def require_stdout() -> None:
         raise ConfigError("Standard output is closed, and captions go there.", hint="Name a file: --output FILE")
 
 
-class LoadedHere:
-    """The models of this machine, loaded when the block begins; the base of what captions with them, see `Backend`.
+class LoadedBackend:
+    """The base of backends on this machine (see `Backend`): entering it loads the models.
 
     Attributes:
         captioner: with these models, within the block. It guesses from the transcripts that are resumed.

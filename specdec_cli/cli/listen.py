@@ -18,7 +18,7 @@ from specdec_cli.captioning.job import Job, caption_missing
 from specdec_cli.captioning.output_file import Task
 from specdec_cli.captioning.tasks import Outcome, Stopped
 from specdec_cli.cli import options
-from specdec_cli.cli.captions import LoadedHere, Printer, conclude_clips, require_stdout, status
+from specdec_cli.cli.captions import LoadedBackend, Printer, conclude_clips, require_stdout, status
 from specdec_cli.cli.ending import interruptible
 from specdec_cli.cli.outputs import Outputs
 from specdec_cli.cli.set_up import display
@@ -96,7 +96,7 @@ class ListenCommand(options.WatchingOptions, options.CaptioningOptions):
         )
 
 
-class _Listening(LoadedHere):
+class _Listening(LoadedBackend):
     """Captions each utterance as it ends. It takes no tasks, and ends with Ctrl-C; `save`: the folder of --save."""
 
     def __init__(self, job: Job, view: View, microphone: Microphone, save: Path | None) -> None:
