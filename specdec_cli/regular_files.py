@@ -43,16 +43,15 @@ def read_at(file: IO[bytes], length: int, at: int) -> bytes:
     return found
 
 
-def read_json(path: Path, model: type[Content], what: str, hint: str, *, label: str | None = None) -> Content:
-    """The content of a JSON file. Raises ConfigError, which calls it a `what` named `label`, if it is malformed."""
-    label = label or str(path)
+def read_json(path: Path, model: type[Content], what: str, hint: str) -> Content:
+    """The content of a JSON file. Raises ConfigError, which calls it a `what`, if it is malformed."""
     try:
-        return model.model_validate_json(read_bytes(path, f"The {what} {label}", hint))
+        return model.model_validate_json(read_bytes(path, f"The {what} {path}", hint))
     except ValidationError as error:
         detail = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, detail["loc"])) or "the whole"
         reason = detail["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"{label} is not a {what}: {place}: {reason}.", hint=hint) from error
+        raise ConfigError(f"{path} is not a {what}: {place}: {reason}.", hint=hint) from error
 
 
 def read_bytes(path: Path, label: str, hint: str) -> bytes:

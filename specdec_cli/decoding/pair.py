@@ -217,7 +217,7 @@ class Pair:
         *,
         engine: Engine | None = None,
         instruction: str | None = None,
-        bans: Bans | None = None,
+        bans: Bans | None,
     ) -> NextScores:
         """A `NextScores` of a loaded model with a fresh `Session` of the clip; nothing is scored yet.
 

@@ -46,11 +46,6 @@ class StopRules:
     language: Language | None = None
     kept_ids: Collection[int] = ()  # ids of the drafting model that end a kept draft; none: `stop_ids` do
 
-    @property
-    def repetition_rule(self) -> RepetitionRule:
-        """What counts as a repetition, as long as none was found."""
-        return RepetitionRule(self.settings.loop_period)
-
     @cached_property
     def reads_text(self) -> bool:
         """Whether the text may end before a stop id and the length limit."""
@@ -92,10 +87,6 @@ class RepetitionRule:
 
     period: int  # longest unit, tokens; 0: no detection
 
-    def widened(self, left: int) -> RepetitionRule:
-        """The rule after the edge has left `left` repetitions: longer units count, too."""
-        return RepetitionRule(self.period * max(_REPEATS * left, 1))
-
     def end(self, ids: Sequence[int], start: int) -> int | None:
         """Length of the shortest prefix of `ids`, longer than `start`, that ends in a repetition; None: none does."""
         if self.period < 1:
@@ -123,8 +114,8 @@ class TextEnd:
 
     @property
     def repetition_rule(self) -> RepetitionRule:
-        """What counts as a repetition after those that were left."""
-        return self._rules.repetition_rule.widened(self._left)
+        """What counts as a repetition: after those that were left, longer units, too."""
+        return RepetitionRule(self._rules.settings.loop_period * max(_REPEATS * self._left, 1))
 
     def repeats(self, text_ids: Sequence[int], start: int) -> bool:
         """Whether a prefix of `text_ids`, longer than `start`, ends in a repetition."""

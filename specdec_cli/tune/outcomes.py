@@ -222,19 +222,13 @@ class SettingOutcome:
         )
 
 
-def swept(
-    candidate: Candidate,
-    traces: Sequence[Trace],
-    quality: CaptionQuality,
-    seed: int,
-    prefill: float = PREFILL,
-) -> SettingOutcome:
-    """A candidate replayed on every clip. Time is in forwards of one token; a clip's first call takes `prefill`."""
+def swept(candidate: Candidate, traces: Sequence[Trace], quality: CaptionQuality, seed: int) -> SettingOutcome:
+    """A candidate replayed on every clip. Time is in forwards of one token; a clip's first call takes `PREFILL`."""
     found = [candidate.replay(trace, seed) for trace in traces]
     rows = [(each.rounds, each.escalations, len(t.cloud.ids)) for each, t in zip(found, traces, strict=True)]
     rounds, calls, alone = np.array(rows, dtype=np.float64).T
-    time = np.where(calls > 0, prefill + calls - 1, 0.0)
-    spent = spent_shares(calls, rounds, np.sign(calls), time, prefill + alone - 1)
+    time = np.where(calls > 0, PREFILL + calls - 1, 0.0)
+    spent = spent_shares(calls, rounds, np.sign(calls), time, PREFILL + alone - 1)
     return SettingOutcome.of(candidate, traces, quality, [each.ids for each in found], calls, spent)
 
 

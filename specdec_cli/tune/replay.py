@@ -75,14 +75,9 @@ class Candidate:
 
 
 def candidates(
-    traces: Sequence[Trace],
-    gates: Sequence[GateName],
-    ks: Sequence[int],
-    *,
-    defers: bool = False,
-    rates: Sequence[float] = RATES,
+    traces: Sequence[Trace], gates: Sequence[GateName], ks: Sequence[int], *, defers: bool
 ) -> Iterator[Candidate]:
-    """Every gate with every k, at the thresholds that would escalate `rates` of the blocks.
+    """Every gate with every k, at the thresholds that would escalate `RATES` of the blocks.
 
     With `defers` every gate but the random one also with deferred drafts, at the thresholds by which `WOKEN` of the
     clips call; a middle k is recorded beside these, for runs without deferral. Thresholds are quantiles over the blocks
@@ -90,7 +85,7 @@ def candidates(
     """
     for gate in gates:
         for k in ks:
-            for threshold in rates if gate == "random" else _thresholds(traces, gate, k, rates):
+            for threshold in RATES if gate == "random" else _thresholds(traces, gate, k, RATES):
                 yield Candidate(gate, threshold, k)
         if defers and gate in AWAKE:
             for wake in _thresholds(traces, gate, None, WOKEN):
