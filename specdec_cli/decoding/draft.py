@@ -97,7 +97,7 @@ class LocalDrafter:
         most = UNREAD_TOKENS.get(self.session.model.device.type, _ON_A_GPU)
         if most == 1 or self.next_scores.bans is not None or not self.session.can_step or self.session.fed != written:
             return 1  # the sound judges each row by the tokens before it
-        return min(most, _CHECKED if checks else _GUESSED if self.next_scores.guesses else most)
+        return min(most, _CHECKED if checks else _GUESSED if self.next_scores.may_guess else most)
 
     def _steps(self, drafting: _Drafting, row: torch.Tensor, count: int, *, draws: bool) -> None:
         """Chooses `count` tokens on the device, the first one by its row [1, vocab], each but the last being fed."""

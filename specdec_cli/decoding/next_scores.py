@@ -59,16 +59,16 @@ class NextScores:
         self._stepped = False  # whether the last forward was no prefill
         self._name, self._on_cpu = session.model.name, session.model.device.type == "cpu"
 
-    def after(self, text_ids: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
+    def after(self, text_ids: Sequence[int], positions: int = 1, *, guessing: bool = True) -> torch.Tensor:
         """Processed scores [positions, vocab] after the last prefixes of `text_ids`; the last row follows all.
 
         The sound has banned what it bans. Missing rows are scored: the first call of a clip reads its prompt and audio.
-        `guesses`: whether to score guesses after `text_ids` with them.
+        `guessing`: whether to score guesses after `text_ids` with them.
         """
         first = len(text_ids) - positions + 1
         known = self._known(text_ids, first)
         if known < positions:
-            guess = self._next_guess(text_ids) if guesses else ()
+            guess = self._next_guess(text_ids) if guessing else ()
             scored, passes = [*text_ids, *guess], self.session.work.encoder_passes
             started = time.perf_counter()
             logits = self.session.logits(scored, len(scored) - first - known + 1)
@@ -131,7 +131,7 @@ class NextScores:
                 row.require_finite(self._name)
 
     @property
-    def guesses(self) -> bool:
+    def may_guess(self) -> bool:
         """Whether tokens may be guessed: a caption was learnt."""
         return self._guesses is not None and self._guesses.table.learnt
 

@@ -57,7 +57,7 @@ class LocalVerifier:
         started_ms, passes = self.next_scores.clock_ms, self.session.work.encoder_passes
         tolerance = tie_tolerance(self.session.model.dtype)
         proposed, draws = [*text_ids, *draft.ids], draws_at(self.next_scores.pipeline.settings.seed, len(text_ids))
-        scores = self.next_scores.after(proposed, len(draft.ids) + 1, guesses=run_on > 0)
+        scores = self.next_scores.after(proposed, len(draft.ids) + 1, guessing=run_on > 0)
         self.next_scores.tail = proposed
         rows = self._rows(scores, draft.ids)
         if self._rule == "sampling":

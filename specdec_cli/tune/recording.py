@@ -143,7 +143,7 @@ def _track(text_ids: Sequence[int], edge: LocalDrafter, cloud: LocalVerifier, gr
 
 def _rows(text_ids: Sequence[int], scores: NextScores, groups: Groups | None) -> list[RowFigures]:
     rows = scores.figures(
-        scores.after(text_ids[:-1], len(text_ids), guesses=False), CANDIDATES, doubt=True, groups=groups
+        scores.after(text_ids[:-1], len(text_ids), guessing=False), CANDIDATES, doubt=True, groups=groups
     )
     scores.require_finite(rows)
     return rows

@@ -70,8 +70,8 @@ def misplaced_guess(by: int) -> Iterator[None]:
         found, at = row(scores, text), len(text) - scores._start + by
         return scores._read[at] if 0 < at < len(scores._rows) else found
 
-    def wrong(scores: NextScores, text: Sequence[int], positions: int = 1, *, guesses: bool = True) -> torch.Tensor:
-        found = after(scores, text, positions, guesses=guesses)
+    def wrong(scores: NextScores, text: Sequence[int], positions: int = 1, *, guessing: bool = True) -> torch.Tensor:
+        found = after(scores, text, positions, guessing=guessing)
         at = len(text) - scores._start + by
         return scores._rows[at : at + 1] if positions == 1 and 0 < at < len(scores._rows) else found
 
