@@ -1,13 +1,19 @@
 """Transcripts with figures that a test can add up by hand."""
 
 import hashlib
+from collections.abc import Iterable
+from pathlib import Path
 
 from specdec_cli.errors import AudioDecodeError, SpecdecError
+from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.result import Comparison, ModeFigures, ModeQuality
+from specdec_cli.labels import Lexicon
+from specdec_cli.labels.references import References
 from specdec_cli.transcript.recorder import error_transcript
 from specdec_cli.transcript.records import Models, Transcript
 from specdec_cli.types import Mode
 
+LEXICON = Lexicon.read()
 EDGE, CLOUD = ({"name": f"package:mini/{role}", "dtype": "float32", "device": "cpu"} for role in ("edge", "cloud"))
 SETTINGS: dict[str, object] = {"k": 5, "gate": "entropy", "threshold": 1.0, "acceptance": "greedy", "temperature": 0.0}
 
@@ -86,6 +92,13 @@ def failed(file: str, mode: Mode, error: SpecdecError | None = None, *, known: b
         mode=mode, models=Models(edge=None, cloud=None), settings=dict(SETTINGS),
         sha256=digest(file) if known else None,
     )  # fmt: skip
+
+
+def against(folder: Path, head: str, rows: Iterable[str], runs: list[Transcript], by: str | None = None) -> Comparison:
+    """A comparison of runs beside a table of references, `truth.csv`."""
+    table = folder / "truth.csv"
+    table.write_text("\n".join([head, *rows, ""]), "utf-8")
+    return comparison(runs, LEXICON, references=References.read(table, lexicon=LEXICON, by=by), by=by)
 
 
 def costs_of(found: Comparison, mode: Mode) -> ModeFigures:

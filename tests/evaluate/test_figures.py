@@ -6,12 +6,8 @@ import pytest
 
 from specdec_cli.evaluate import comparison_tables as tables
 from specdec_cli.evaluate.comparison import comparison
-from specdec_cli.labels import Lexicon
-from specdec_cli.labels.references import References
 from specdec_cli.transcript.records import Transcript
-from tests.evaluate.fabricate import costs_of, failed, made, quality_of
-
-LEXICON = Lexicon.read()
+from tests.evaluate.fabricate import LEXICON, against, costs_of, failed, made, quality_of
 
 
 def asked(rounds: int, escalations: int, drafted: int, accepted: int) -> dict[str, Any]:
@@ -71,9 +67,7 @@ def four_clips() -> list[Transcript]:
 
 
 def test_three_costs_are_those_of_the_recorded_works(tmp_path):
-    table = tmp_path / "truth.tsv"
-    table.write_text("file\temotion\n" + "".join(f"{name}\tsad\n" for name in "abcd"), encoding="utf-8")
-    found = comparison(four_clips(), LEXICON, references=References.read(table, lexicon=LEXICON))
+    found = against(tmp_path, "file,emotion", [f"{name},sad" for name in "abcd"], four_clips())
     spent = [(mode.escalation_rate, mode.clips_woken, mode.cloud_time) for mode in found.costs]
     assert [share and share.value for share in spent[1]] == pytest.approx([2 / 16, 0.5, 120 / 480])
     assert spent[0] == spent[2] == (None, None, None)

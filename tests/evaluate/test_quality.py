@@ -16,14 +16,10 @@ from specdec_cli.evaluate.gap import AtCost
 from specdec_cli.evaluate.page import render
 from specdec_cli.evaluate.result import Comparison, Figure
 from specdec_cli.evaluate.text_scores import TextQuality
-from specdec_cli.labels import Lexicon
-from specdec_cli.labels.references import References
 from specdec_cli.transcript.records import Transcript
 from specdec_cli.types import COSTS, Interval, Mode
 from tests.console.screens import Screen
-from tests.evaluate.fabricate import made, quality_of
-
-LEXICON = Lexicon.read()
+from tests.evaluate.fabricate import LEXICON, against, made, quality_of
 
 EMOTIONS = ("sad", "happy", "angry", "fearful")
 
@@ -32,22 +28,25 @@ def said(emotion: str) -> str:
     return f"The emotion sounds {emotion}."
 
 
-def corpus(right: dict[Mode, list[bool]]) -> tuple[list[Transcript], str]:
-    """Transcripts whose mode names the right emotion of clip i where right[mode][i], and the table of what is right."""
-    runs, rows = [], ["file\temotion"]
+def judged(tmp_path: Path, right: dict[Mode, list[bool]]) -> Comparison:
+    """Of a mode that names the right emotion of clip i where right[mode][i]."""
+    runs, rows = list[Transcript](), list[str]()
     for index in range(len(next(iter(right.values())))):
         truth, wrong = EMOTIONS[index % 4], EMOTIONS[(index + 1) % 4]
-        rows.append(f"clip{index}.wav\t{truth}")
+        rows.append(f"clip{index}.wav,{truth}")
         for mode, hits in right.items():
             runs.append(made(f"/data/clip{index}.wav", mode, said(truth if hits[index] else wrong)))
-    return runs, "\n".join(rows) + "\n"
+    return against(tmp_path, "file,emotion", rows, runs)
 
 
-def judged(tmp_path: Path, right: dict[Mode, list[bool]]) -> Comparison:
-    runs, table = corpus(right)
-    path = tmp_path / "truth.tsv"
-    path.write_text(table, encoding="utf-8")
-    return comparison(runs, LEXICON, references=References.read(path, lexicon=LEXICON))
+def sad(clips: int) -> list[Transcript]:
+    """Clips that edge and cloud call sad."""
+    return [made(f"{n}.wav", mode, said("sad")) for n in range(clips) for mode in ("edge", "cloud")]
+
+
+def page(found: Comparison) -> str:
+    print_page(partial(comparison_page, found), screen := Screen(100))
+    return "\n".join(screen.lines)
 
 
 def hits(count: int, of: int, start: int = 0) -> list[bool]:
@@ -89,11 +88,8 @@ def test_reference_texts_are_scored(tmp_path):
         for name, edge in (("a", "a man speaks slowly"), ("b", "a dog barks at the moon"))
         for mode, text in (("edge", edge), ("cloud", "a man speaks slowly in a low voice"))
     ]
-    path = tmp_path / "truth.csv"
-    path.write_text(
-        "file,caption\na.wav,a man speaks slowly in a low voice\nb.wav,a man speaks slowly in a low voice\n"
-    )
-    found = comparison(runs, LEXICON, references=References.read(path, lexicon=LEXICON))
+    rows = [f"{name}.wav,a man speaks slowly in a low voice" for name in "ab"]
+    found = against(tmp_path, "file,caption", rows, runs)
     cloud, edge = quality_of(found, "cloud").text, quality_of(found, "edge").text
     assert (cloud.clips, cloud.bleu, cloud.chrf, cloud.rouge_l) == (2, pytest.approx(100), pytest.approx(100), 100)
     assert edge.rouge_l == pytest.approx((100 * 2 * 4 / 12 + 100 * 2 * 1 / 14) / 2)
@@ -101,11 +97,8 @@ def test_reference_texts_are_scored(tmp_path):
 
 
 def described(tmp_path: Path, texts: list[str]) -> Comparison:
-    names = [f"c{index}.wav" for index in range(len(texts))]
-    table = tmp_path / "texts.tsv"
-    table.write_text("file\ttext\n" + "".join(f"{n}\t{t}\n" for n, t in zip(names, texts, strict=True)), "utf-8")
-    runs = [made(name, mode, said("sad")) for name in names for mode in ("edge", "cloud")]
-    return comparison(runs, LEXICON, references=References.read(table, lexicon=LEXICON))
+    rows = [f"{index}.wav,{text}" for index, text in enumerate(texts)]
+    return against(tmp_path, "file,text", rows, sad(len(texts)))
 
 
 def test_what_was_said_is_no_description_and_is_not_scored(tmp_path):
@@ -142,64 +135,46 @@ def test_references_in_another_language_are_counted(tmp_path):
     ],
 )
 def test_what_intervals_miss_is_said(tmp_path, speakers, says, line):
-    runs = [made(f"{n}.wav", mode, said("sad")) for n in range(3) for mode in ("edge", "cloud")]
-    rows = "".join(f"{n}.wav,sad,{speaker}\n" for n, speaker in enumerate(speakers))
-    (tmp_path / "truth.csv").write_text(f"file,emotion,speaker\n{rows}")
-    found = comparison(runs, LEXICON, references=References.read(tmp_path / "truth.csv", lexicon=LEXICON))
+    rows = [f"{n}.wav,sad,{speaker}" for n, speaker in enumerate(speakers)]
+    found = against(tmp_path, "file,emotion,speaker", rows, sad(3))
     assert says in " ".join(found.notes)
     assert bool(says) == bool(found.notes)
-    print_page(partial(comparison_page, found), screen := Screen(100))
-    assert ("interval over" in "\n".join(screen.lines)) == line
+    assert ("interval over" in page(found)) == line
 
 
 def test_labels_that_are_left_out_stand_above_the_table(tmp_path):
-    runs = [made(f"{n}.wav", mode, said("sad")) for n in range(6) for mode in ("edge", "cloud")]
     words = ("boredom", "boredom", "contempt", "sad", "calm", "neutral")
-    (tmp_path / "truth.csv").write_text("file,emotion\n" + "".join(f"{n}.wav,{word}\n" for n, word in enumerate(words)))
-    found = comparison(runs, LEXICON, references=References.read(tmp_path / "truth.csv", lexicon=LEXICON))
+    found = against(tmp_path, "file,emotion", [f"{n}.wav,{word}" for n, word in enumerate(words)], sad(6))
     counts = "emotion: 3 of 6; left out: boredom 2, contempt 1; read as neutral: calm 1"
     assert found.notes == [counts]
-    print_page(partial(comparison_page, found), screen := Screen(100))
-    page = "\n".join(screen.lines)
-    assert page.index(counts) < page.index("Beside a figure")
+    assert page(found).index(counts) < page(found).index("Beside a figure")
 
 
 def test_quality_by_a_column_is_that_of_its_clips(tmp_path):
     rows = [("tess", "sad"), ("tess", "happy"), ("", "angry"), ("cremad", "sad"), ("cremad", "sad"), ("cremad", "none")]
-    table = "file,corpus,emotion\n" + "".join(f"{n}.wav,{corpus},{word}\n" for n, (corpus, word) in enumerate(rows))
-    (tmp_path / "truth.csv").write_text(table)
-    runs = [made(f"{n}.wav", mode, said("sad")) for n in range(7) for mode in ("edge", "cloud")]  # one has no row
-    references = References.read(tmp_path / "truth.csv", lexicon=LEXICON, by="corpus")
-    found = comparison(runs, LEXICON, references=references, by="corpus")
+    table = [f"{n}.wav,{corpus},{word}" for n, (corpus, word) in enumerate(rows)]
+    runs = sad(7)  # one has no row
+    found = against(tmp_path, "file,corpus,emotion", table, runs, by="corpus")
     assert [(each.group, each.clips, each.emotion.value) for each in found.groups if each.mode == "edge"] == [
         ("cremad", 3, 1.0), ("tess", 2, 0.5), (None, 2, 0.0)
     ]  # fmt: skip
-    print_page(partial(comparison_page, found), screen := Screen(100))
-    page = "\n".join(screen.lines)
-    assert "emotion, by corpus (clips)" in page
-    assert "tess (2)" in page
-    assert "(none) (2)" in page
+    assert all(text in page(found) for text in ("emotion, by corpus (clips)", "tess (2)", "(none) (2)"))
     assert "cremad (3)" in render(found, runs, LEXICON)
     with pytest.raises(ReferencesError, match="has no column speaker"):
-        References.read(tmp_path / "truth.csv", lexicon=LEXICON, by="speaker")
+        against(tmp_path, "file,corpus,emotion", table, runs, by="speaker")
 
 
-@pytest.mark.parametrize("cell", ["label_emotion\tboredom", "text\t说话人很生气，音量很大。"])
-def test_references_that_judge_nothing_are_said_to(tmp_path, cell):
-    column, text = cell.split("\t")
-    (tmp_path / "truth.tsv").write_text(f"file\t{column}\na.wav\t{text}\n", encoding="utf-8")
-    runs = [made("a.wav", mode, said("sad")) for mode in ("edge", "cloud")]
-    found = comparison(runs, LEXICON, references=References.read(tmp_path / "truth.tsv", lexicon=LEXICON))
+@pytest.mark.parametrize(("column", "cell"), [("label_emotion", "boredom"), ("text", "说话人很生气，音量很大。")])
+def test_references_that_judge_nothing_are_said_to(tmp_path, column, cell):
+    found = against(tmp_path, f"file,{column}", [f"0.wav,{cell}"], sad(1))
     assert "captions are compared with the cloud's alone" in found.notes[-1]
 
 
 @pytest.mark.parametrize("times", ["1,2", "0,600"])
 def test_references_of_other_places_are_refused(tmp_path, times):
     """In place of figures of agreement with the cloud."""
-    runs = [made("a.wav", mode, said("sad")) for mode in ("edge", "cloud")]
-    (tmp_path / "truth.csv").write_text(f"file,start,end,emotion\na.wav,{times},sad\n")
     with pytest.raises(ReferencesError, match=r"No row of .*truth\.csv is about one of the 1 clips"):
-        comparison(runs, LEXICON, references=References.read(tmp_path / "truth.csv", lexicon=LEXICON))
+        against(tmp_path, "file,start,end,emotion", [f"0.wav,{times},sad"], sad(1))
 
 
 def test_the_commonest_confusions_are_said_in_words(tmp_path):
