@@ -1,5 +1,6 @@
 """`specdec batch`: what goes where and how it ends, beside what it does like `caption` (`test_captioning`)."""
 
+import csv
 import json
 import os
 from collections.abc import Callable
@@ -163,3 +164,17 @@ def test_a_resumed_run_guesses_from_its_output(batch, clips):
     assert (found.totals.guesses_kept or 0) > 0
     plain = captioner(decoding__mode="edge", decoding__guess_tokens=0).caption(clips / "bob" / "1.wav")
     assert found.caption == plain.caption
+
+
+def test_lines_that_an_earlier_version_made_without_classes_and_figures_are_resumed(specdec, recordings):
+    assert specdec("batch", *recordings[:2], "-o", "out.jsonl", "-q").code == 0
+    lines = [json.loads(line) for line in Path("out.jsonl").read_text("utf-8").splitlines()]
+    for name in ("labels", "emotions", "scores", "needs_review", "measured", "agrees"):
+        lines[0].pop(name, None)
+    Path("out.jsonl").write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines), "utf-8")
+    outcome = specdec("batch", *recordings, "-o", "out.jsonl", "-q", "--labels", "--export", "csv")
+    assert outcome.code == 0, outcome.err
+    with Path("out-export/out.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [bool(row["label_rate"]) for row in rows] == [True] * len(recordings)
+    assert [bool(row["measured_level_dbfs"]) for row in rows] == [False, *[True] * (len(recordings) - 1)]

@@ -16,6 +16,7 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.verify_client import VerifyClient
 from specdec_cli.errors import CheckpointError
 from specdec_cli.journal import Journal
+from specdec_cli.labels import Lexicon
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.run import Run
 from specdec_cli.targets import writing
@@ -29,8 +30,7 @@ from tests.transcript.lines import read_transcripts
 LOAD = Captioner.load  # which `specdec` has replaced
 
 
-def one(**settings: object) -> str:
-    return captioner(**settings).run_samples(voice(0, 1.0), RATE).finish().caption or ""
+FIGURES = {"f0_median_hz", "f0_range_st", "level_dbfs", "level_relative_db", "rate_per_s", "pause_share"}
 
 
 def test_in_a_pipe_stdout_is_the_caption_alone(specdec, recordings):
@@ -68,6 +68,12 @@ def test_json_is_one_valid_transcript_a_line_as_in_the_output_and_nothing_else(s
     for value in values:
         jsonschema.Draft202012Validator(json_schema()).validate(value)
         assert (value["mode"], value["language"]) == (mode, language)
+        assert value["labels"] == Lexicon.read().labels(value["caption"], language)
+        assert value["measured"].keys() == FIGURES
+        assert 80 < value["measured"]["f0_median_hz"] < 420
+        assert value["measured"]["level_relative_db"] is None
+        assert value["agrees"].keys() == {"rate", "pitch", "range", "volume", "pauses"}
+        assert {value["labels"][name] for name, fits in value["agrees"].items() if fits is None} <= {None}
     if language == "zh":
         assert values[0]["caption"] in outcome.out
         assert "\\u" not in outcome.out

@@ -17,10 +17,11 @@ import soundfile
 from specdec_cli.captioner import Captioner
 from specdec_cli.captioning.tasks import Outcome, Progress
 from specdec_cli.cli.captions import command_line
-from specdec_cli.console.progress import show_counts, show_warnings
+from specdec_cli.console.progress import show_counts
 from specdec_cli.console.view import View
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript import Transcript
+from tests.audio.files import PLACES, REFUSED
 from tests.captioning.lines import good_line
 from tests.cli.harness import QUICK
 from tests.cli.harness import Outcome as Ended
@@ -177,23 +178,46 @@ def test_names_in_gbk_are_captioned_copied_and_retried(run, tmp_path):
     assert [line.error for line in read_transcripts(OUTPUT)] == [None]
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX")
+def test_one_run_over_malformed_recordings_captions_the_healthy_one(specdec):
+    """Every fifth kind; `tests.audio` has the error of each."""
+    errors = {name: case.error.__name__ for name, case in list(REFUSED.items())[::5]}
+    for name in errors:
+        Path(name).write_bytes(REFUSED[name].make())
+    for name, make in PLACES.items():
+        make(Path(name))
+        errors |= {} if Path(name).is_dir() else {name: "AudioNotFoundError"}  # folders are refused before loading
+    assert len(errors) > 18
+    write_voice(Path("healthy.wav"), 1)
+    names = list(errors)
+    names.insert(len(names) // 2, "healthy.wav")
+    outcome = specdec("caption", *names, "--output", "out.jsonl", ends=1)  # a pipe among them must not block it
+
+    found = {line.file: line for line in read_transcripts(Path("out.jsonl"))}
+    assert list(found) == names
+    healthy = found.pop("healthy.wav")
+    assert {name: line.error.type for name, line in found.items()} == errors
+    assert all(Path(name).name in line.error.message for name, line in found.items())
+    assert outcome.lines == [f"healthy.wav\t{healthy.caption}"]
+    assert outcome.err.count("\nerror: ") == len(errors)
+    assert f"\n1 captioned  {len(errors)} failed  " in outcome.err
+    for line in outcome.err.splitlines():  # nothing of what decoders write themselves
+        begins = ("error: ", "hint: ", "loading ", "Captions are in ", "captions are in ", "healthy.wav", "1 captioned")
+        assert line.startswith(begins), line
+
+
 def test_recordings_and_pieces_are_counted(run):
     soundfile.write("long.wav", voice(1, 2.0), RATE)
     assert "1 captioned (2 pieces)" in run("long.wav", "--segment", "1").err
     assert "0 captioned  1 done before" in run("long.wav", "--segment", "1").err
 
 
-def pieces(number: int, file: str = "long.wav", **more: object) -> list[Outcome]:
-    line = good_line(file, duration_s=30.0, **more)
-    return [Outcome(InputFile(file), line, of=number, of_s=30.0 * number) for _ in range(number)]
-
-
 def test_a_long_recording_shows_how_much_of_its_audio_is_done():
     screen = Screen(100)
     view, counts = View(screen, "lines", clock=iter(range(0, 10_000, 20)).__next__), Progress(total=1)
     counts.started -= 1000  # beside which nothing counts that this test takes
-    for outcome in pieces(40)[:10]:
-        counts.add(outcome)
+    for _ in range(10):
+        counts.add(Outcome(InputFile("long.wav"), good_line("long.wav", duration_s=30.0), of=40, of_s=1200.0))
     assert (counts.done, counts.reached) == (0, 0.25)
     assert counts.under_way == (300.0, 1200.0)
     assert counts.left_s == pytest.approx(3 * counts.elapsed_s, rel=0.1)
@@ -220,16 +244,6 @@ def test_the_pace_counts_from_when_models_are_loaded(run, clips, monkeypatch):
     assert run(clips / "ann").code == 0
     assert (len(made), len(loaded)) == (1, 1)
     assert made[0].started >= loaded[0]
-
-
-def test_warnings_of_a_kind_are_one_line_and_name_three_files():
-    screen, counts = Screen(200), Progress()
-    for index in range(5):
-        (outcome,) = pieces(1, f"{index}.wav", warnings=(f"{index}.wav ends {index}.5 s early",))
-        counts.add(outcome)
-    show_warnings(View(screen, "errors"), counts)
-    (line,) = [line for line in screen.lines if "early" in line]
-    assert line == "warning: 0.wav ends 0.5 s early (also 1.wav, 2.wav and 2 more)"
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ def test_the_line_that_completes_a_recording_says_what_it_is_as_a_whole(run):
         named = [line.labels[attribute] for line in found]
         assert shares == {class_: named.count(class_) / 4 for class_ in shares}
         assert set(shares) == set(named) - {None}
+    assert "loading cuts: " in outcome.err
     assert "talk.wav as a whole: " in outcome.err
     assert "speaker: ann 50%, bob 25%" in outcome.err
     stored = Path("o.jsonl").read_bytes().splitlines(keepends=True)
@@ -156,7 +157,35 @@ def test_a_recording_whose_file_in_a_folder_of_cuts_changed_is_captioned_again(r
         assert "0 captioned  2 done before" in run(*asked).err
 
 
-# --- stdin, addresses and manifests ---
+def test_a_cut_without_an_end_is_not_said_to_be_shortened(run):
+    Path("cuts.csv").write_text("start,end\n0.7,1.5\n2.2,\n")
+    outcome = run("caption", "talk.wav", "--segment", "cuts.csv", "-q")
+    assert (outcome.code, "it has no end" in outcome.err) == (0, True), outcome.err
+    assert "shortened" not in outcome.err
+    Path("late.csv").write_text("start,end\n0.7,1.5\n9,\n")
+    assert "line 3: 9 s to the end" in run("caption", "talk.wav", "--segment", "late.csv", "-q").err
+
+
+# --- tables, stdin and manifests ---
+
+
+def test_a_table_beside_recordings_costs_itself_and_sound_may_have_any_name(run):
+    Path("m.csv").write_text("file\ntalk.wav\n")
+    assert run("caption", "talk.wav", "m.csv", "-q").code == 1
+    assert run("caption", Path("talk.wav").rename("b.csv"), "-q").code == 0
+
+
+@pytest.mark.parametrize("command", ["caption", "batch"])
+def test_the_line_of_what_failed_names_its_place(run, command):
+    Path("bad.wav").write_bytes(b"RIFF" + bytes(60))
+    Path("m.csv").write_text("file,id,start,end,channel,speaker\nbad.wav,x,0,1,2,ann\ntalk.wav,y,0,0.5,,bob\n")
+    assert run(command, "--manifest", "m.csv", "-o", "o.jsonl").code == 1
+    (bad,) = [line for line in lines() if line.id == "x"]
+    assert (bad.start_s, bad.end_s, bad.channel, bad.speaker) == (0, 1, 2, "ann")
+    assert bad.error
+    Path("m.csv").write_text("file,id,channel\nbad.wav,x,1\nbad.wav,y,2\n")
+    assert run(command, "--manifest", "m.csv", "-o", "p.jsonl").code == 1
+    assert not Path("p.jsonl").exists()  # nothing could be opened
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ SETTINGS: list[Row] = [
     ("caption a.wav --prompt 'How old are they?'", ("prompt.instruction", "package:mini/edge", "prompt.force")),
     ("caption a.wav --prompt \udcff", ("--prompt", "unicode")),
     ("caption a.wav --start 3 --end 2", "audio.end_s is 2"),
+    ("caption a.wav --set decoding.sound=[mood]", "for which the lexicon has no limits"),
     ("caption a.wav --start soon", "seconds, or HH:MM:SS"),
     ("config show -c range.yaml", ("range.yaml", "decoding.k")),
 ]
@@ -75,6 +76,7 @@ SERVERS: list[Row] = [
 ]
 OUTPUTS: list[Row] = [
     ("batch a.wav -o own.jsonl -k 7", ("made with other settings", "k was 5 and is 7", "--overwrite")),
+    ("batch a.wav -o own.jsonl --set decoding.sound=[pitch]", ("made with other settings", "is ['pitch']")),
     ("caption a.wav b.wav -o y.srt", "-o FILE.jsonl --export srt"),
     ("batch a.wav -o x.csv --retry-failed", "there is no file x.jsonl to resume"),
     ("caption a.wav -o none/x.csv", "cannot be written"),
