@@ -196,6 +196,7 @@ def on_terminal(
     *,
     width: int,
     piped: bool = False,
+    meanwhile: Callable[[Fork], None] = lambda _: None,
     **variables: str,
 ) -> tuple[Outcome, str]:
     """Runs in a fork on a pseudo-terminal; returns the outcome and all that the terminal was sent.
@@ -204,6 +205,7 @@ def on_terminal(
         arguments: of the command line.
         width: columns.
         piped: whether stdout is a pipe; else it is the terminal too.
+        meanwhile: what is done while it runs.
         variables: environment variables.
     """
     leader, follower = os.openpty()
@@ -215,6 +217,7 @@ def on_terminal(
         variables={"COLUMNS": str(width), "LINES": "30"} | variables,
     )
     os.close(follower)
+    meanwhile(fork)
     outcome = fork.wait()
     return outcome, reader.finish().decode().replace("\r\n", "\n")
 

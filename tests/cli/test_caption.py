@@ -74,6 +74,8 @@ def test_json_is_one_valid_transcript_a_line_as_in_the_output_and_nothing_else(s
         assert value["measured"]["level_relative_db"] is None
         assert value["agrees"].keys() == {"rate", "pitch", "range", "volume", "pauses"}
         assert {value["labels"][name] for name, fits in value["agrees"].items() if fits is None} <= {None}
+    free = specdec("caption", "--json", "--mode", mode, "--set", "decoding.sound=[]", recordings[0])
+    assert json.loads(free.out)["measured"] == values[0]["measured"]
     if language == "zh":
         assert values[0]["caption"] in outcome.out
         assert "\\u" not in outcome.out

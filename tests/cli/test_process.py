@@ -97,23 +97,29 @@ def copies(recordings: list[str], folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("number", "code"), few([(signal.SIGTERM, 143), (signal.SIGINT, 130)]))
-def test_a_signal_keeps_whole_lines_and_leaves_no_traceback(recordings, tmp_path, number, code):
-    output = tmp_path / "out.jsonl"
-    files = copies(recordings, tmp_path)
-    fork = Fork(["caption", "-o", str(output), *files])
-    fork.wait_for_lines(output, 3)
-    fork.send(number)
-    outcome = fork.wait()
+def test_a_signal_keeps_whole_lines_and_gives_the_terminal_back(recordings, tmp_path, number, code):
+    """Stdout is a pipe, which gets the captions, and the terminal shows the run."""
+    output, files = tmp_path / "out.jsonl", copies(recordings, tmp_path)
+
+    def end(fork: Fork) -> None:
+        fork.wait_for_lines(output, 3)
+        fork.send(number)
+
+    asked = ["caption", "-o", str(output), *files]
+    outcome, shown = on_terminal(asked, width=200, piped=True, meanwhile=end)
     assert outcome.code == code
-    assert "Traceback" not in outcome.err
+    assert "Traceback" not in shown
+    assert shown.rindex(SHOW) > shown.rindex(HIDE)
     transcripts = list(read_transcripts(output))
     assert 3 <= len(transcripts) < len(files)
     assert output.read_bytes().endswith(b"\n")
     assert all(t.caption for t in transcripts)
     assert 0 <= len(outcome.lines) - len(transcripts) <= 1
-    counted = re.search(r"(\d+) captioned.*\ncaptions are in .*\n(interrupted\n)?$", outcome.err)
-    assert counted
-    assert (counted[2] is not None) == (number == signal.SIGINT)
+    assert "\x1b" not in outcome.out
+    after = ESCAPE.sub("", shown[shown.rindex(SHOW) :])
+    counted = re.search(r"(\d+) captioned.*\n.*captions are in ", after)
+    assert counted, after
+    assert ("interrupted" in after) == (number == signal.SIGINT)
     assert 0 <= len(transcripts) - int(counted[1]) <= 1
 
 
@@ -137,37 +143,6 @@ def test_on_a_terminal_the_run_is_shown_live_and_the_terminal_is_given_back(reco
     after = " ".join(ESCAPE.sub("", shown[shown.rindex(SHOW) :]).split())
     piped = Fork(["caption", "-q", recordings[0], "-l", "en", "-k", "5", "--gate", "always"]).wait().out.strip()
     assert after.count(piped) == 1  # the finished caption is shown, once
-
-
-def test_a_piped_stdout_gets_the_caption_while_the_terminal_shows_the_run(recordings):
-    outcome, shown = on_terminal(["caption", recordings[0]], width=100, piped=True)
-    assert (outcome.code, len(outcome.lines)) == (0, 1)
-    assert "\x1b" not in outcome.out
-    assert HIDE in shown
-
-
-@pytest.mark.parametrize("number", few([signal.SIGINT, signal.SIGTERM]))
-def test_a_signal_gives_the_terminal_back(recordings, tmp_path, number):
-    leader, follower = os.openpty()
-    output = tmp_path / "out.jsonl"
-    files = copies(recordings, tmp_path)
-    fork = Fork(["caption", "-o", str(output), *files], stdout=follower, stderr=follower)
-    shown = b""
-    while not output.exists():
-        shown += os.read(leader, 65536)
-    fork.send(number)
-    os.close(follower)
-    try:
-        while chunk := os.read(leader, 65536):
-            shown += chunk
-    except OSError:
-        pass
-    outcome = fork.wait()
-    os.close(leader)
-    assert outcome.code == 128 + number
-    text = shown.decode(errors="replace")
-    assert text.rindex(SHOW) > text.rindex(HIDE)
-    assert "Traceback" not in text
 
 
 @pytest.mark.slow
