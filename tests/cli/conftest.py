@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.captioner import Captioner
-from tests.cli.harness import CHINESE, Outcome, load_mini
-from tests.cli.status import exit_code
+from tests.cli.harness import CHINESE, Outcome, exit_code, load_mini
 from tests.mini_pair import mini_pair, write_voice
 
 Specdec = Callable[..., Outcome]

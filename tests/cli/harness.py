@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 
@@ -28,7 +29,6 @@ from specdec_cli.config import Config
 from specdec_cli.inputs.cuts import Cuts
 from specdec_cli.transcript import Transcript
 from specdec_cli.types import Loading
-from tests.cli.status import exit_code
 from tests.mini_pair import captioner_for
 from tests.waiting import until
 
@@ -80,6 +80,25 @@ def process(*arguments: str, timeout: float = 600, **variables: str) -> Outcome:
     """Runs the command line as a process of its own."""
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, env=environment(**variables), timeout=timeout)
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def exit_code(command: Callable[[], object] = main, *, own_process: bool = False) -> int:
+    """Runs a command on sys.argv; what a shell would see as its status.
+
+    Args:
+        command: specdec's, or another one.
+        own_process: signals end the command, as for a user. Else they are left to whoever runs this process: they are
+            meant for the tests, which would otherwise go on with the next one.
+    """
+    try:
+        if own_process:
+            command()
+        else:
+            with patch("specdec_cli.cli.ending.signals", nullcontext):
+                command()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
 
 
 class Fork:

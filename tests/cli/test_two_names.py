@@ -1,8 +1,6 @@
 """Every command starts from two names, and nothing of the mini pair's configuration comes along."""
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,15 +10,15 @@ from specdec_cli.config import CloudConfig, Config, EdgeConfig
 from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.config.resolve import ResolvedConfig
 from specdec_cli.errors import CheckpointError
-from tests.cli.status import exit_code
+from specdec_cli.serve import server as serving
 from tests.mini_pair import write_voice
 from tests.support.checkpoints import write_hub
 from tests.support.models import tiny_module
 from tests.tiers import slow
 
-Run = Callable[..., tuple[int, str]]
 SHORT = ("--set", "decoding.max_new_tokens=4")
 TOKENS = DecodingConfig(max_new_tokens=4)
+LOAD = Captioner.load  # which `specdec` has replaced
 
 
 @pytest.fixture(scope="module")
@@ -31,33 +29,19 @@ def pair(tmp_path_factory) -> tuple[str, str]:
 
 
 @pytest.fixture
-def run(monkeypatch, capfd, tmp_path, loaded) -> Run:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "in").mkdir()
-    for seed in range(8):
-        write_voice(tmp_path / "in" / f"{seed}.wav", seed, 0.4)
-
-    def command(*arguments: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["specdec", *arguments])
-        code = exit_code()
-        out, err = capfd.readouterr()
-        return code, out + err
-
-    return command
-
-
-@pytest.fixture
-def loaded(monkeypatch) -> list[Config]:
-    """The configurations that models were loaded with."""
+def loaded(specdec, monkeypatch) -> list[Config]:
+    """The configurations that models were loaded with, by commands that find recordings in `in`."""
     found: list[Config] = []
-    load = Captioner.load
 
     def spy(config: Config, **more: object) -> Captioner:
         found.append(config)
-        return load(config, **more)
+        return LOAD(config, **more)
 
     monkeypatch.setattr(Captioner, "load", spy)
     monkeypatch.setenv("LC_ALL", "C")
+    Path("in").mkdir()
+    for seed in range(8):
+        write_voice(Path("in") / f"{seed}.wav", seed, 0.4)
     return found
 
 
@@ -80,9 +64,8 @@ def defaults(edge: str | None, cloud: str | None, mode: str = "hybrid") -> Confi
     ],
     ids=lambda command: command[0],
 )
-def test_a_command_needs_two_names_and_inherits_nothing(run, pair, loaded, command):
-    code, said = run(*command, "--edge", pair[0], "--cloud", pair[1])
-    assert code == 0, said
+def test_a_command_needs_two_names_and_inherits_nothing(specdec, pair, loaded, command):
+    specdec(*command, "--edge", pair[0], "--cloud", pair[1], ends=0)
     expected = defaults(*pair)
     if command[0] != "caption":  # commands that run long compile steps, where a GPU makes them
         expected = expected.model_copy(update={"runtime": expected.runtime.model_copy(update={"compile": "on"})})
@@ -90,37 +73,34 @@ def test_a_command_needs_two_names_and_inherits_nothing(run, pair, loaded, comma
     assert loaded
 
 
-def test_listen_and_serve_are_given_the_same(run, pair, monkeypatch, loaded):
-    from specdec_cli.serve import server as serving
-
+def test_listen_and_serve_are_given_the_same(specdec, pair, monkeypatch, loaded):
     def stop(config: Config | ResolvedConfig, *_: object, **__: object) -> None:
         loaded.append(config.config if isinstance(config, ResolvedConfig) else config)
         raise CheckpointError("far enough")
 
     monkeypatch.setattr(serving, "serve_configured", stop)
-    assert run("serve", "--cloud", pair[1], *SHORT)[0] == 3
+    specdec("serve", "--cloud", pair[1], *SHORT, ends=3)
     assert loaded.pop() == defaults(None, pair[1], "cloud")
     monkeypatch.setattr(Captioner, "load", stop)
     monkeypatch.setattr("specdec_cli.cli.listen.Microphone", lambda _: None)
-    assert run("listen", "--edge", pair[0], "--cloud", pair[1], *SHORT)[0] == 3
+    specdec("listen", "--edge", pair[0], "--cloud", pair[1], *SHORT, ends=3)
     assert loaded.pop() == defaults(*pair)
 
 
 @pytest.mark.parametrize(("option", "mode"), [("--edge", "edge"), ("--cloud", "cloud")])
-def test_one_name_is_a_pair_of_one(run, pair, loaded, option, mode):
-    code, said = run("caption", "in/0.wav", option, pair[0], "--json", *SHORT)
-    assert code == 0, said
+def test_one_name_is_a_pair_of_one(specdec, pair, loaded, option, mode):
+    outcome = specdec("caption", "in/0.wav", option, pair[0], "--json", *SHORT, ends=0)
     edge, cloud = (pair[0], None) if mode == "edge" else (None, pair[0])
     assert loaded == [defaults(edge, cloud, mode)]
-    assert json.loads(said[said.index("{") : said.rindex("}") + 1])["mode"] == mode
+    assert json.loads(outcome.out)["mode"] == mode
 
 
-def test_every_way_to_name_them_is_the_same(run, pair):
+def test_every_way_to_name_them_is_the_same(specdec, pair):
     Path("two.yaml").write_text(f"edge: {pair[0]}\ncloud: {pair[1]}\n", encoding="utf-8")
     names = ["--edge", pair[0], "--cloud", pair[1]]
     sections = ["--set", f"edge={pair[0]}", "--set", f"cloud={pair[1]}"]
-    shown, others, file = (run("config", "show", "--yaml", *more) for more in (names, sections, ["-c", "two.yaml"]))
-    assert shown[0] == 0
+    ways = (names, sections, ["-c", "two.yaml"])
+    shown, others, file = (specdec("config", "show", "--yaml", *more, ends=0) for more in ways)
     assert shown == others == file
 
 
