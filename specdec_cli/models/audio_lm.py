@@ -98,7 +98,6 @@ class AudioLM:
         self.module, self.processor, self.name = module, processor, processor.name
         self.weights, self.quantization = weights, quantization
         replace_layers(module)
-        self.layers = int(module.config.get_text_config(decoder=True).num_hidden_layers)
         self._empty = _empty_cache(module.config)
         self.parameters = sum(weight.numel() for weight in module.parameters())  # audio encoder included
         self.dtype: torch.dtype = module.dtype

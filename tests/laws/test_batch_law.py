@@ -124,7 +124,8 @@ def test_slots_change_no_round(clips, spare, monkeypatch):
     number = next(n for n in range(700, 800) if batch_of(n)[0].edge.slots is not None)
     batch = batch_of(number, clips + 2)
     for model in batch[0].pair.loaded:
-        monkeypatch.setattr(model, "slots", Slots(model.module, model.layers))
+        layers = model.module.config.get_text_config(decoder=True).num_hidden_layers
+        monkeypatch.setattr(model, "slots", Slots(model.module, layers))
     bad = replace(batch[0], edge_prompt=unsound(batch[0].edge_prompt)).but(mode="edge", acceptance=None)
 
     for model in batch[0].pair.loaded:

@@ -35,13 +35,13 @@ def record(forward: Forward) -> Forward:
 
 def recordable(model: AudioLM) -> AudioLM:
     """The model, with forwards over slots of fixed memory that `self_test` records."""
-    model.slots = Slots(model.module, model.layers, 1, record)
+    model.slots = Slots(model.module, len(model.new_cache(1).layers), 1, record)
     return model
 
 
 def recorded(model: AudioLM, slots: int = 1) -> AudioLM:
     """The model, with recorded forwards over slots of fixed memory."""
-    model.slots = Slots(model.module, model.layers, slots, record)
+    model.slots = Slots(model.module, len(model.new_cache(1).layers), slots, record)
     model.slots.record()
     return model
 
@@ -144,7 +144,7 @@ def test_cuda_graphs_follow_a_walk_as_recordings_do():
 
 def test_a_model_whose_recorded_forwards_fail_runs_without():
     model = tiny_model(1)
-    model.slots = Slots(model.module, model.layers, 1, lambda _: lambda: torch.empty(1).view(2))
+    model.slots = Slots(model.module, len(model.new_cache(1).layers), 1, lambda _: lambda: torch.empty(1).view(2))
     self_test(model)
     assert (model.self_test, model.slots) == ("passed; without graphs", None)
 
@@ -156,7 +156,7 @@ def test_a_model_that_cannot_be_recorded_runs_without(caplog):
         return repeat
 
     model = tiny_model(1)
-    model.slots = Slots(model.module, model.layers, 1, at_once)
+    model.slots = Slots(model.module, len(model.new_cache(1).layers), 1, at_once)
     model.module.get_output_embeddings().register_forward_hook(lambda *args: float(args[2].sum()) and None)
     self_test(model)
     assert model.self_test == "passed"
