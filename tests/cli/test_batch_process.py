@@ -18,6 +18,7 @@ from tests.transcript.lines import read_transcripts
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.xdist_group("batch"),  # what nobody interrupts is run once
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX"),
 ]
 QUICK = (

@@ -12,6 +12,8 @@ from tests.cli.harness import Outcome
 from tests.evaluate.fabricate import costs_of, quality_of
 from tests.mini_pair import captioner
 
+pytestmark = pytest.mark.xdist_group("compare")  # several look at one comparison
+
 MODES = ("edge", "hybrid", "lossless", "cloud")
 SHORT = ("--set", "decoding.max_new_tokens=16")
 ASKING = ("--threshold", "0.05", *SHORT)

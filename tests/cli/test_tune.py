@@ -14,7 +14,7 @@ from specdec_cli.tune.outcomes import TunedPoint, Tuning
 from tests.cli.harness import Outcome
 from tests.mini_pair import captioner, write_voice
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tune")]  # all look at one tuning
 SHORT = ("--set", "decoding.max_new_tokens=24")
 HALVES = ("--set", "judging.seed=4")  # with some clips in the second half of which edge and cloud differ
 SAME = ("-k", "2", "--gate", "entropy", "-l", "zh", "--set", "decoding.sound=[]", *HALVES, *SHORT)

@@ -62,12 +62,14 @@ def test_files_around_the_weights(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("samples")  # which are captioned once
 def test_captions_of_the_samples_are_well_formed(captions):
     broken = {key: text for key, text in captions.items() if not is_well_formed(text, key[2], "default")}
     assert not broken
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("samples")  # which are captioned once
 def test_most_of_what_the_samples_are_is_said(captions, samples):
     for name in SIDES:
         right = []
