@@ -210,7 +210,10 @@ class Captioner:
             yield run
 
     def runs_of(self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()) -> Iterator[Run]:
-        """One run per piece of a recording, except those with an index in `skip`; `item` is the input that names it."""
+        """One run per piece of a recording, except those with an index in `skip`; `item` is the input that names it.
+
+        Figures and prompts are made here; each run decodes while its updates are read.
+        """
         item, count, pieces = item or InputFile(recording.path), len(recording.spans), recording.pieces(skip)
         language, instruction = item.language_and_instruction(self.config)
         digest = None if self.reader.cuts is None else self.reader.cuts.digest(recording.path)

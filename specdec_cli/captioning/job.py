@@ -132,7 +132,7 @@ class Sink:
     def wrote(self) -> None:
         """The outcome is in the output and in the counts."""
 
-    def begun(self) -> None:
+    def loaded(self) -> None:
         """The models are loaded."""
 
     def stopped(self) -> bool:
@@ -159,7 +159,7 @@ def caption_missing(job: Job, loader: AbstractContextManager[Backend], sink: Sin
         with loader as backend:
             sink.counts.started = time.monotonic()  # so that the rate leaves loading out
             stored.require(lambda line: loaded_changes(line.head, backend.shared, ("dtype", "weights")))
-            sink.begun()
+            sink.loaded()
             left = takewhile(lambda _: not sink.stopped(), tasks)
             with closing(backend.outcomes(left, sink.stopped)) as ended:
                 for outcome in ended:

@@ -73,7 +73,7 @@ class _Counter(Sink):
         """Whether Ctrl-C ended the batch."""
         return self._interruption is not None and self._interruption.asked
 
-    def begun(self) -> None:
+    def loaded(self) -> None:
         """The models are loaded."""
         stopping = partial(self._view.stopping, "finishing what has begun")
         self._interruption = self._stack.enter_context(interruptible(stopping))

@@ -30,7 +30,7 @@ class CaptionCommand(options.WatchingOptions, Recordings):
         resolved, job, outputs = job_of(self, self.output)
         with display(self, resolved=None if self.json else resolved) as view:
             sink = Printer(view, json=self.json, named=job.several, cut=job.config.audio.segment is not None)
-            ended = written = False
+            ended = False
             try:
                 caption_missing(job, _OneByOne(job, view), sink)
                 ended = True
