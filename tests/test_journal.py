@@ -9,8 +9,7 @@ import pytest
 
 from specdec_cli.errors import TranscriptError
 from specdec_cli.journal import LONGEST, lock_file, read_lines
-from tests.captioning.lines import failed_line
-from tests.transcript.lines import Raw, append_transcript
+from tests.support.transcripts import Raw, append_transcript, failed_line
 
 HEAD = f"{failed_line('a').to_json()}\n".encode()
 
@@ -59,7 +58,7 @@ def test_another_process_is_refused_while_the_file_is_held(tmp_path):
     append_transcript(path, failed_line("first"))
     before = path.read_bytes()
     with Raw(path):
-        code = f"from tests.transcript.lines import *; Raw(Path({str(path)!r}))"
+        code = f"from tests.support.transcripts import *; Raw(Path({str(path)!r}))"
         ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=600, text=True)
         assert "being written by another run" in ended.stderr
     assert path.read_bytes() == before

@@ -12,8 +12,7 @@ from specdec_cli.config import load_config
 from specdec_cli.errors import ConfigError, TranscriptError, WrongFileError
 from specdec_cli.targets import PAGE, PICTURE, RECORDINGS, STDOUT, TRANSCRIPTS, FileKind, Targets, to_stdout
 from specdec_cli.written import HEAD, Digests, digest_of
-from tests.captioning.lines import good_line
-from tests.transcript.lines import Raw
+from tests.support.transcripts import Raw, good_line
 
 TRANSCRIPT = f"{good_line('a.wav').to_json()}\n".encode()
 TRACE = b'{"recording":1,"file":"a.wav","sha256":"0","setup":{},"edge":{},"cloud":{}}\n'

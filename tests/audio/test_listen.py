@@ -11,7 +11,7 @@ from tests.audio import sounddevice
 from tests.audio.encode import load_audio
 from tests.cli.conftest import specdec
 from tests.mini_pair import RATE, voice
-from tests.transcript.lines import read_transcripts
+from tests.support.transcripts import read_transcripts
 
 __all__ = ["specdec"]
 

@@ -17,7 +17,7 @@ from specdec_cli.captioning.cluster import CHUNK
 from tests.cli.conftest import Specdec, specdec  # noqa: F401 - the second is a fixture
 from tests.cli.harness import COMMAND, environment
 from tests.mini_pair import write_voice
-from tests.transcript.lines import read_transcripts
+from tests.support.transcripts import read_transcripts
 
 pytestmark = [
     pytest.mark.slow,

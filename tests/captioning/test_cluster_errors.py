@@ -12,7 +12,7 @@ from specdec_cli.captioning.tasks import Outcome, Stopped
 from specdec_cli.errors import CheckpointError, UnexpectedError
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript.records import ModelInfo, Models
-from tests.captioning.lines import SETTINGS, good_line
+from tests.support.transcripts import SETTINGS, good_line
 
 
 class RayError(Exception):

@@ -17,8 +17,7 @@ from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.lines import Line
 from specdec_cli.transcript.records import ModelInfo, Models
 from specdec_cli.transcript.shared import SharedFields, loaded_changes
-from tests.captioning.lines import SETTINGS, failed_line, good_line, write
-from tests.transcript.lines import read_transcripts
+from tests.support.transcripts import SETTINGS, failed_line, good_line, read_transcripts, write
 
 
 def accept(_: Line) -> tuple[()]:

@@ -16,8 +16,8 @@ from specdec_cli.captioning.read_ahead import MOST_READY_S, ReadAhead
 from specdec_cli.captioning.tasks import Outcome, Progress
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript.lines import LineState
-from tests.captioning.lines import failed_line, good_line
 from tests.mini_pair import captioner
+from tests.support.transcripts import failed_line, good_line
 from tests.waiting import until
 
 

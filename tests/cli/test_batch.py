@@ -13,8 +13,8 @@ from specdec_cli.captioning.output_file import Output
 from specdec_cli.transcript import Transcript
 from tests.cli.harness import QUICK, Outcome, telling
 from tests.mini_pair import captioner, write_voice
+from tests.support.transcripts import read_transcripts
 from tests.tiers import slow
-from tests.transcript.lines import read_transcripts
 
 Batch = Callable[..., Outcome]
 OUTPUT = Path("out.jsonl")

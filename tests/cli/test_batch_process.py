@@ -14,7 +14,7 @@ import soundfile
 from tests.cli.commands import say_what_is_opened
 from tests.cli.harness import Fork, Outcome, telling
 from tests.mini_pair import RATE, voice, write_voice
-from tests.transcript.lines import read_transcripts
+from tests.support.transcripts import read_transcripts
 
 pytestmark = [
     pytest.mark.slow,

@@ -24,8 +24,8 @@ from specdec_cli.transcript import Transcript, json_schema
 from tests.cli.harness import QUICK
 from tests.mini_pair import RATE, captioner, mini_pair, voice
 from tests.support.machine import NOBODY
+from tests.support.transcripts import read_transcripts
 from tests.tiers import few
-from tests.transcript.lines import read_transcripts
 
 LOAD = Captioner.load  # which `specdec` has replaced
 

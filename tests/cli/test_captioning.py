@@ -22,13 +22,12 @@ from specdec_cli.console.view import View
 from specdec_cli.inputs.recording import InputFile
 from specdec_cli.transcript import Transcript
 from tests.audio.files import PLACES, REFUSED
-from tests.captioning.lines import good_line
 from tests.cli.harness import QUICK
 from tests.cli.harness import Outcome as Ended
 from tests.console.screens import Screen
 from tests.mini_pair import RATE, captioner, voice, write_voice
+from tests.support.transcripts import good_line, read_transcripts
 from tests.tiers import few
-from tests.transcript.lines import read_transcripts
 
 Run = Callable[..., Ended]
 OUTPUT = Path("out.jsonl")

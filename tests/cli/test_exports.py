@@ -8,8 +8,8 @@ import pytest
 from specdec_cli.captioning.output_file import Output
 from specdec_cli.transcript import Transcript
 from tests.cli.harness import QUICK, Outcome
-from tests.export.lines import write
 from tests.mini_pair import captioner, write_voice
+from tests.support.transcripts import write
 from tests.tiers import few, named, slow
 
 Run = Callable[..., Outcome]

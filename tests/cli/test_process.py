@@ -14,10 +14,9 @@ import pytest
 from specdec_cli.transcript import Transcript
 from tests.cli.harness import Fork, environment, on_terminal, process
 from tests.console.screens import COLOUR, ESCAPE
-from tests.export.lines import piece
 from tests.mini_pair import write_voice
+from tests.support.transcripts import piece, read_transcripts
 from tests.tiers import few
-from tests.transcript.lines import read_transcripts
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX")
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"

@@ -13,7 +13,7 @@ from specdec_cli.audio.samples import Floats
 from specdec_cli.transcript import Transcript
 from tests.cli.harness import QUICK, Outcome
 from tests.mini_pair import RATE, voice, write_voice
-from tests.transcript.lines import read_transcripts
+from tests.support.transcripts import read_transcripts
 
 Run = Callable[..., Outcome]
 Stdin = Callable[[bytes], None]

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.captioning.lines import good_line
 from tests.evaluate.fabricate import made
-from tests.export.lines import piece
 from tests.mini_pair import write_voice
 from tests.support.machine import NOBODY
+from tests.support.transcripts import good_line, piece
 
 Row = tuple[str, str | tuple[str, ...]]
 

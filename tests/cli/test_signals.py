@@ -19,10 +19,9 @@ from specdec_cli.cli import ending
 from specdec_cli.targets import RECORDINGS, TRANSCRIPTS
 from tests.cli.commands import hang, patient, wait_for_stdin, write_for_long
 from tests.cli.harness import COMMAND, Fork, environment
-from tests.export.lines import piece
 from tests.mini_pair import write_voice
+from tests.support.transcripts import Raw, piece
 from tests.tiers import few
-from tests.transcript.lines import Raw
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX")

@@ -7,7 +7,7 @@ from specdec_cli.evaluate.calibration import Decision, advice, error, fitted
 from specdec_cli.labels.calibration import sharpened
 from specdec_cli.labels.references import Reference
 from specdec_cli.transcript.records import ClassScores
-from tests.captioning.lines import good_line
+from tests.support.transcripts import good_line
 
 NAMES = ("happy", "sad", "angry")
 

@@ -15,7 +15,7 @@ from specdec_cli.transcript import Transcript
 from specdec_cli.transcript.records import Models
 from specdec_cli.transcript.shared import SharedFields, loaded_changes
 from tests.evaluate.fabricate import CLOUD, EDGE, SETTINGS, digest, failed, made
-from tests.transcript.lines import append_transcript
+from tests.support.transcripts import append_transcript
 
 
 def shared(**settings: object) -> dict[str, SharedFields]:

@@ -10,7 +10,7 @@ from specdec_cli.export.folder import Written
 from specdec_cli.export.formats import export, export_file
 from specdec_cli.export.recordings import Stored
 from specdec_cli.targets import Targets
-from tests.export.lines import piece, write
+from tests.support.transcripts import piece, write
 
 
 def exported(stored: Stored, folder: Path, *formats: str) -> Written:

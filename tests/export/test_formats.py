@@ -14,8 +14,8 @@ from specdec_cli.export.recordings import Stored
 from specdec_cli.targets import Targets
 from specdec_cli.transcript.records import ErrorInfo
 from specdec_cli.types import ExportFormat
-from tests.export.lines import HOSTILE, ONE_LINE, piece, write
 from tests.mini_pair import RATE, captioner, voice
+from tests.support.transcripts import HOSTILE, ONE_LINE, piece, write
 from tests.tiers import few
 
 ANN, BOB = "安娜", "=Bob <x>"

@@ -17,8 +17,8 @@ from specdec_cli.export.recordings import Stored
 from specdec_cli.export.spectra import rows_of
 from specdec_cli.export.timeline import timeline
 from specdec_cli.inputs.recording import InputFile
-from tests.export.lines import piece, write
 from tests.mini_pair import RATE, voice
+from tests.support.transcripts import piece, write
 
 ANN = "安娜 $1$ <b>"
 

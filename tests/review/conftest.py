@@ -10,7 +10,7 @@ from specdec_cli.labels import Lexicon
 from tests.cli.conftest import _own_environment, specdec  # noqa: F401 - fixtures
 from tests.mini_pair import RATE, captioner, voice, write_voice
 from tests.support.browser import browser, visit  # noqa: F401 - fixtures
-from tests.transcript.lines import append_transcript
+from tests.support.transcripts import append_transcript
 
 
 @pytest.fixture(scope="session")

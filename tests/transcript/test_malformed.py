@@ -16,7 +16,7 @@ from specdec_cli.labels import Lexicon
 from specdec_cli.review.review_page import read_pieces
 from specdec_cli.targets import Targets
 from specdec_cli.transcript import Transcript
-from tests.captioning.lines import good_line
+from tests.support.transcripts import good_line
 
 DEEP = "[" * 100_000
 DAMAGE: dict[str, str] = {
