@@ -445,7 +445,7 @@ def _quantisation_config(config: ModelConfig, device: torch.device) -> Any:
 
 
 def fingerprint(files: Sequence[Path]) -> str:
-    """A hash that identifies the weights in safetensors files, for transcripts and files of gates.
+    """A hash that identifies the weights in safetensors files, for transcripts.
 
     A kilobyte from the middle of each tensor is read: a few megabytes identify gigabytes, since training moves all of
     a tensor's numbers. The hash proves nothing: weights in which a few rows were edited may have the same. The order of
