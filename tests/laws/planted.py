@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import count
 from threading import Lock
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -19,7 +20,6 @@ from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.session import Session
 from specdec_cli.models.slots import LayerMemory, Slots
 from specdec_cli.prompts import Language
-from specdec_cli.types import Candidates
 from tests.laws.tolerance import LawBroken
 
 NOISE = 1e-3
@@ -27,7 +27,7 @@ Tried = TypeVar("Tried")
 
 
 def found(
-    check: Callable[[Tried], object], plant: Callable[[Tried], AbstractContextManager[None]], cases: Iterable[Tried]
+    check: Callable[[Tried], object], plant: Callable[[Tried], AbstractContextManager[object]], cases: Iterable[Tried]
 ) -> bool:
     """Whether the check of a law finds an error that is planted, in one of the cases."""
     for number, case in enumerate(cases, start=1):
@@ -43,189 +43,158 @@ def found(
 @contextmanager
 def noise(model: AudioLM, size: float = NOISE, seed: int = 0) -> Iterator[None]:
     """Adds noise to a model's scores, of `size` standard deviations of the row (at least 1)."""
-    generator = torch.Generator().manual_seed(seed)
+    generator, forward = torch.Generator().manual_seed(seed), model.forward
 
-    def noisy(forward: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            logits, encoder_ms, passes = forward(*args, **kwargs)
-            spread = logits.std(dim=-1, keepdim=True).clamp(min=1.0)
-            off = torch.randn(logits.shape, generator=generator)
-            return logits + size * spread * off.to(logits.device), encoder_ms, passes
+    def noisy(*args: Any, **kwargs: Any) -> Any:
+        logits, encoder_ms, passes = forward(*args, **kwargs)
+        spread = logits.std(dim=-1, keepdim=True).clamp(min=1.0)
+        off = torch.randn(logits.shape, generator=generator)
+        return logits + size * spread * off.to(logits.device), encoder_ms, passes
 
-        return wrapped
-
-    model.forward = noisy(model.forward)
+    model.forward = noisy
     try:
         yield
     finally:
         del model.forward
 
 
+def instead(owner: type, name: str, wrong: Callable[..., Any]) -> AbstractContextManager[object]:
+    """Puts a wrong method in the place of a class's own, which it gets first."""
+    right = getattr(owner, name)
+    return patch.object(owner, name, lambda *args, **kwargs: wrong(right, *args, **kwargs))
+
+
 @contextmanager
 def misplaced_guess(by: int) -> Iterator[None]:
     """Takes the row of a token that was guessed from a place that is off by so many."""
-    after, row = NextScores.after, NextScores.row
 
-    def wrong_row(scores: NextScores, text: Sequence[int]) -> RowFigures:
-        found, at = row(scores, text), len(text) - scores._start + by
-        return scores._read[at] if 0 < at < len(scores._rows) else found
+    def at(scores: NextScores, text: Sequence[int]) -> int:
+        place = len(text) - scores._start + by
+        return place if 0 < place < len(scores._rows) else 0
 
-    def wrong(scores: NextScores, text: Sequence[int], positions: int = 1, *, guessing: bool = True) -> torch.Tensor:
-        found = after(scores, text, positions, guessing=guessing)
-        at = len(text) - scores._start + by
-        return scores._rows[at : at + 1] if positions == 1 and 0 < at < len(scores._rows) else found
+    def wrong_row(row: Callable[..., RowFigures], scores: NextScores, text: Sequence[int]) -> RowFigures:
+        found = row(scores, text)
+        return scores._read[at(scores, text)] if at(scores, text) else found
 
-    with patch.object(NextScores, "after", wrong), patch.object(NextScores, "row", wrong_row):
+    def wrong(
+        after: Callable[..., torch.Tensor], scores: NextScores, text: Sequence[int], positions: int = 1, **how: bool
+    ) -> torch.Tensor:
+        found, place = after(scores, text, positions, **how), at(scores, text)
+        return scores._rows[place : place + 1] if positions == 1 and place else found
+
+    with instead(NextScores, "after", wrong), instead(NextScores, "row", wrong_row):
         yield
 
 
-@contextmanager
-def trusted_guess() -> Iterator[None]:
+def trusted_guess() -> AbstractContextManager[object]:
     """Takes a guessed token for the one that was chosen: rows are known by all but the last token of a text."""
-    known = NextScores._known
 
-    def wrong(scores: NextScores, text: Sequence[int], first: int) -> int:
+    def wrong(known: Callable[..., int], scores: NextScores, text: Sequence[int], first: int) -> int:
         return known(scores, [*text[:-1], *scores._text_ids[len(text) - 1 : len(text)]], first)
 
-    with patch.object(NextScores, "_known", wrong):
-        yield
+    return instead(NextScores, "_known", wrong)
 
 
-@contextmanager
-def forgotten_token() -> Iterator[None]:
+def forgotten_token() -> AbstractContextManager[object]:
     """Remembers of every caption what follows a token less."""
-    learn = GuessTable.learn
 
-    def wrong(table: GuessTable, key: int, text: Sequence[int], own: Iterable[bool]) -> None:
+    def wrong(
+        learn: Callable[..., None], table: GuessTable, key: int, text: Sequence[int], own: Iterable[bool]
+    ) -> None:
         learn(table, key, text[1:], list(own)[1:])
 
-    with patch.object(GuessTable, "learn", wrong):
-        yield
+    return instead(GuessTable, "learn", wrong)
 
 
-@contextmanager
-def rollback(kept: int) -> Iterator[None]:
+def rollback(kept: int) -> AbstractContextManager[object]:
     """Rolls every cache back by one token too few (`kept` = 1) or too many (-1)."""
-    crop = Cache.crop
 
-    def wrong(cache: Cache, length: int) -> None:
+    def wrong(crop: Callable[..., None], cache: Cache, length: int) -> None:
         assert length < 0, "a crop says how many tokens go"
         if length + kept < 0:
             crop(cache, length + kept)
 
-    with patch.object(Cache, "crop", wrong):
-        yield
+    return instead(Cache, "crop", wrong)
 
 
-@contextmanager
-def misplaced_start(by: int) -> Iterator[None]:
+def misplaced_start(by: int) -> AbstractContextManager[object]:
     """Takes every slot for that many tokens longer than it is when a recorded forward begins."""
-    padded = Slots._padded
 
-    def wrong(slots: Slots, rows: Any, shape: Any) -> torch.Tensor:
+    def wrong(padded: Callable[..., torch.Tensor], slots: Slots, rows: Any, shape: Any) -> torch.Tensor:
         return padded(slots, [(slot, start + by, *ids) for slot, start, *ids in rows], shape)
 
-    with patch.object(Slots, "_padded", wrong):
-        yield
+    return instead(Slots, "_padded", wrong)
 
 
-@contextmanager
-def neighbours_slot() -> Iterator[None]:
+def neighbours_slot() -> AbstractContextManager[object]:
     """Reads every slot's keys where its neighbour's are, in a recorded forward."""
-    update = LayerMemory.update
 
-    def wrong(memory: LayerMemory, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def wrong(update: Callable[..., Any], memory: LayerMemory, *args: Any, **kwargs: Any) -> Any:
         keys, values = update(memory, *args, **kwargs)
         if memory._slots.count == 1:
             return torch.zeros_like(keys), values
         return keys.roll(1, 0) if len(keys) > 1 else memory.keys[:1, :, : keys.shape[2]], values
 
-    with patch.object(LayerMemory, "update", wrong):
-        yield
+    return instead(LayerMemory, "update", wrong)
 
 
-@contextmanager
-def stale_input() -> Iterator[None]:
+def stale_input() -> AbstractContextManager[object]:
     """Every third recorded forward reads what the one before it read."""
-    padded, calls, lock = Slots._padded, 0, Lock()
+    calls, lock = count(1), Lock()
 
-    def wrong(slots: Slots, rows: Any, shape: Any) -> torch.Tensor:
-        nonlocal calls
+    def wrong(padded: Callable[..., torch.Tensor], slots: Slots, rows: Any, shape: Any) -> torch.Tensor:
         with lock:  # models of several threads are served at a time
-            calls += 1
-            stale = rows and calls % 3 == 0
+            stale = next(calls) % 3 == 0 and rows
         return slots._inputs[shape.clips, shape.tokens].clone() if stale else padded(slots, rows, shape)
 
-    with patch.object(Slots, "_padded", wrong):
-        yield
+    return instead(Slots, "_padded", wrong)
 
 
-@contextmanager
-def misfed() -> Iterator[None]:
+def misfed() -> AbstractContextManager[object]:
     """Feeds the model another token than the one that was chosen."""
-    step = Session.step
-    with patch.object(Session, "step", lambda session, token: step(session, token ^ 1)):
-        yield
+    return instead(Session, "step", lambda step, session, token: step(session, token ^ 1))
 
 
-@contextmanager
-def unfollowed() -> Iterator[None]:
+def unfollowed() -> AbstractContextManager[object]:
     """Leaves what only the device knows out of the history that penalties read."""
-    follow = History.follow
 
-    def wrong(history: History, text: Sequence[int], last: torch.Tensor | None = None) -> None:
+    def wrong(follow: Callable[..., None], history: History, text: Any, last: torch.Tensor | None = None) -> None:
         follow(history, text, None if last is None else last * 0)
 
-    with patch.object(History, "follow", wrong):
-        yield
+    return instead(History, "follow", wrong)
 
 
-@contextmanager
-def banned_noun() -> Iterator[None]:
+def banned_noun() -> AbstractContextManager[object]:
     """Judges what follows a word for that word: its noun."""
-    naming = ClassWords._naming
 
-    def wrong(words: ClassWords, text: tuple[int, ...], token: int, language: Language) -> Naming:
+    def wrong(naming: Callable[..., Naming], words: ClassWords, text: Any, token: int, language: Language) -> Naming:
         found = naming(words, text, token, language)
         return naming(words, text[:-1], text[-1], language) if text and not found else found
 
-    with patch.object(ClassWords, "_naming", wrong):
-        yield
+    return instead(ClassWords, "_naming", wrong)
 
 
-@contextmanager
-def stale_history() -> Iterator[None]:
+def stale_history() -> AbstractContextManager[object]:
     """Judges a row by the history of the row before it."""
-    banned = Grounding.banned
-
-    def wrong(sound: Grounding, text: Sequence[int], likeliest: Candidates) -> frozenset[int]:
-        return banned(sound, text[:-1], likeliest)
-
-    with patch.object(Grounding, "banned", wrong):
-        yield
+    return instead(Grounding, "banned", lambda banned, sound, text, likeliest: banned(sound, text[:-1], likeliest))
 
 
-@contextmanager
-def row_behind_a_guess() -> Iterator[None]:
+def row_behind_a_guess() -> AbstractContextManager[object]:
     """Takes new rows for judged ones, where rows behind a guess were."""
-    keep = NextScores._keep
 
-    def wrong(scores: NextScores, *given: Any) -> None:
+    def wrong(keep: Callable[..., None], scores: NextScores, *given: Any) -> None:
         judged = scores._judged
         keep(scores, *given)
         scores._judged = min(judged, len(scores._rows))
 
-    with patch.object(NextScores, "_keep", wrong):
-        yield
+    return instead(NextScores, "_keep", wrong)
 
 
-@contextmanager
-def ban_of_the_edge() -> Iterator[None]:
+def ban_of_the_edge() -> AbstractContextManager[object]:
     """Applies to the cloud what was banned for the edge after the same text."""
-    banned, known = Grounding.banned, dict[tuple[int, ...], frozenset[int]]()
+    known = dict[tuple[int, ...], frozenset[int]]()
 
-    def wrong(sound: Grounding, text: Sequence[int], likeliest: Candidates) -> frozenset[int]:
+    def wrong(banned: Callable[..., frozenset[int]], sound: Grounding, text: Any, likeliest: Any) -> frozenset[int]:
         return known.setdefault(tuple(text), banned(sound, text, likeliest))
 
-    with patch.object(Grounding, "banned", wrong):
-        yield
+    return instead(Grounding, "banned", wrong)

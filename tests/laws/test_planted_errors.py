@@ -40,7 +40,7 @@ from tests.laws.test_cache_law import clean_law, fed_once_law, once_case
 from tests.tiers import slow
 
 Make = Callable[[int], Case]
-Plant = Callable[[Case], AbstractContextManager[None]]
+Plant = Callable[[Case], AbstractContextManager[object]]
 
 _OF_CLIPS = ("edge", "edge, sampled", "cloud, alone", "reference", "reference, everything", "sampling", "guess")
 LAWS: dict[str, tuple[Make, Check]] = {
@@ -94,7 +94,7 @@ def test_a_planted_error_breaks_the_batch_law(error):
     assert found(whole_batch_law, lambda batch: ERRORS[error](batch[0]), map(batch_of, range(50)))
 
 
-IN_SLOTS: dict[str, Callable[[Any], AbstractContextManager[None]]] = {
+IN_SLOTS: dict[str, Callable[[Any], AbstractContextManager[object]]] = {
     "a slot one token too long": lambda _: misplaced_start(1),
     "a slot one token too short": lambda _: misplaced_start(-1),
     "a neighbour's slot": lambda _: neighbours_slot(),
