@@ -6,7 +6,6 @@ A proxy in front of a verify server stands for the link, and for servers that li
 import http.client
 import json
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -257,33 +256,6 @@ def test_an_answer_is_read_within_the_deadline_and_beside_other_calls(case):
             answered.set()
             asking.join()
             assert failed.is_set()
-
-
-@pytest.mark.slow
-def test_calls_may_begin_while_all_are_ended(case):
-    interval, config = sys.getswitchinterval(), Server(url=NOBODY)
-    with closing(Anything(config, case.edge.processor, "features", own=False)) as link:
-        stop, kept = threading.Event(), list[Call]()
-
-        def begin() -> None:
-            while not stop.is_set():
-                kept.append(Call(link))
-                if len(kept) > 50:
-                    kept.clear()
-
-        threads = [threading.Thread(target=begin) for _ in range(3)]
-        sys.setswitchinterval(1e-6)
-        try:
-            for thread in threads:
-                thread.start()
-            end = time.monotonic() + 1.0
-            while time.monotonic() < end:
-                link.end_calls()
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join()
-            sys.setswitchinterval(interval)
 
 
 def test_closing_ends_a_call_under_way(case, served):

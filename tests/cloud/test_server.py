@@ -30,7 +30,7 @@ from tests.cli.harness import Fork
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.test_wire_law import assert_wire, far_loop
 from tests.support.machine import growing_less_than
-from tests.support.servers import TOKEN, Running, remote_cloud, verifying
+from tests.support.servers import TOKEN, Running, held_up, remote_cloud, verifying
 from tests.tiers import few
 from tests.waiting import until
 
@@ -375,29 +375,10 @@ def test_the_budget_counts_what_a_clip_holds(case):
                 assert sum(each.untyped_storage().nbytes() for each in kept if each is not None) <= held.bytes
 
 
-@contextmanager
-def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Semaphore, threading.Event]]:
-    """Forwards wait: the first is released with each start, the second lets all go on."""
-    started, go_on = threading.Semaphore(0), threading.Event()
-    forward = Session.logits
-
-    def waiting(session: Session, *arguments: Any) -> torch.Tensor:
-        started.release()
-        go_on.wait(120)
-        return forward(session, *arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Session, "logits", waiting)
-        try:
-            yield started, go_on
-        finally:
-            go_on.set()
-
-
 @pytest.mark.slow
-def test_nothing_more_is_done_for_a_client_that_has_left(case, monkeypatch):
+def test_nothing_more_is_done_for_a_client_that_has_left(case):
     """And its body counts as long as a thread holds it, however soon the client goes."""
-    with verifying(case.cloud) as served, held_up(monkeypatch) as (started, go_on):
+    with verifying(case.cloud) as served, held_up() as (started, go_on):
         good, features = a_clip(served, case)
         body = framed(
             good | {"capacity": 64, "longest": 60, "block": {"text": [], "draft": [], "run_on": 40}}, features
@@ -458,12 +439,12 @@ def test_what_is_no_distribution_is_refused(change):
 
 
 @pytest.mark.slow
-def test_what_is_being_answered_is_answered_before_the_server_ends(case, monkeypatch):
+def test_what_is_being_answered_is_answered_before_the_server_ends(case):
     found = []
     with verifying(case.cloud) as served, remote_cloud(served.url, case.edge) as link:
         clip = RemoteClip(lambda: case.cloud_prompt, case.config, case.pair.vocab_size, case.cloud.processor.eos_ids)
         verifier = link.verifier(clip)
-        with held_up(monkeypatch) as (started, go_on):
+        with held_up() as (started, go_on):
             asking = threading.Thread(target=lambda: found.append(verifier.verify((), Draft((5, 6)))))
             asking.start()
             assert started.acquire(timeout=60)

@@ -19,7 +19,6 @@ import httpx
 import numpy as np
 import openai
 import pytest
-import torch
 from openai import AsyncOpenAI
 
 import specdec_cli.serve
@@ -31,7 +30,7 @@ from specdec_cli.serve.limits import ServeLimits
 from tests.mini_pair import RATE, captioner, mini_pair, voice
 from tests.serve.messages import ask, encoded, message, spoken, text_of
 from tests.support.machine import growing_less_than
-from tests.support.servers import TOKEN, Running, captioning, remote_cloud
+from tests.support.servers import TOKEN, Running, captioning, held_up, remote_cloud
 from tests.tiers import few
 from tests.waiting import until
 
@@ -117,8 +116,8 @@ def test_clients_that_vanish_cost_the_others_nothing(served):
 
 
 @pytest.mark.slow
-def test_a_queue_has_a_bound(monkeypatch):
-    async def crowd(url: str, retries: int) -> list[Any]:
+def test_a_queue_has_a_bound():
+    async def crowd(url: str, retries: int, go_on: threading.Event) -> list[Any]:
         async with AsyncOpenAI(base_url=f"{url}/v1", api_key=TOKEN, max_retries=retries) as client:
             asking = [asyncio.create_task(ask(client, spoken(1))) for _ in range(12)]
             while not go_on.is_set():
@@ -127,19 +126,13 @@ def test_a_queue_has_a_bound(monkeypatch):
                     go_on.set()
             return await asyncio.gather(*asking, return_exceptions=True)
 
-    go_on, forward = threading.Event(), Session.logits
-
-    def waiting(session: Session, *arguments: Any) -> torch.Tensor:
-        assert go_on.wait(120)
-        return forward(session, *arguments)
-
-    with captioning(room=1, waiting=2) as small:
-        monkeypatch.setattr(Session, "logits", waiting)
-        refused = [each for each in asyncio.run(crowd(small.url, 0)) if isinstance(each, openai.RateLimitError)]
+    with captioning(room=1, waiting=2) as small, held_up() as (_, go_on):
+        answers = asyncio.run(crowd(small.url, 0, go_on))
+        refused = [each for each in answers if isinstance(each, openai.RateLimitError)]
         assert len(refused) == 9
         assert {(each.code, each.response.headers["Retry-After"]) for each in refused} == {("queue_full", "1")}
         assert small.becomes_idle()
-        assert all(map(text_of, asyncio.run(crowd(small.url, 600))))  # the client waits as it is told
+        assert all(map(text_of, asyncio.run(crowd(small.url, 600, go_on))))  # the client waits as it is told
 
 
 def test_what_is_too_large_is_refused():
@@ -261,20 +254,17 @@ def test_the_end_is_told_to_every_request():
 
 def test_a_stream_has_a_comment_while_its_recording_waits(monkeypatch):
     monkeypatch.setattr("specdec_cli.serve.chat._COMMENT_S", 0.05)
-    go_on, forward = threading.Event(), Session.logits
-
-    def waiting(session: Session, *arguments: Any) -> torch.Tensor:
-        assert go_on.wait(120)
-        return forward(session, *arguments)
-
-    with captioning(room=1) as held_up:
-        monkeypatch.setattr(Session, "logits", waiting)
-        with begun(held_up) as connection, connection.makefile("rb") as lines:
-            said = [next(lines) for _ in range(9)]
-            assert b"x-accel-buffering: no\r\n" in said
-            assert b": the recording waits\n" in [*said, *(next(lines) for _ in range(4))]
-            go_on.set()
-            assert any(line.startswith(b"data: ") for line in lines)
+    with (
+        captioning(room=1) as served,
+        held_up() as (_, go_on),
+        begun(served) as connection,
+        connection.makefile("rb") as lines,
+    ):
+        said = [next(lines) for _ in range(9)]
+        assert b"x-accel-buffering: no\r\n" in said
+        assert b": the recording waits\n" in [*said, *(next(lines) for _ in range(4))]
+        go_on.set()
+        assert any(line.startswith(b"data: ") for line in lines)
 
 
 def test_pages_of_named_origins_may_use_the_server():

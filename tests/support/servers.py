@@ -6,11 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import torch
 
 from specdec_cli.captioner import Captioner
 from specdec_cli.cloud.verify_client import VerifyClient
 from specdec_cli.config import Server, load_config
 from specdec_cli.models.audio_lm import AudioLM
+from specdec_cli.models.session import Session
 from specdec_cli.serve.app import Offer
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import ServerAddress, bind, offered, server
@@ -109,6 +113,24 @@ def remote_cloud(url: str, edge: AudioLM, *, own: bool = False, **settings: Any)
         yield cloud
     finally:
         cloud.close()
+
+
+@contextmanager
+def held_up() -> Iterator[tuple[threading.Semaphore, threading.Event]]:
+    """Forwards wait: the first is released with each start, the second lets all go on."""
+    started, go_on = threading.Semaphore(0), threading.Event()
+    forward = Session.logits
+
+    def waiting(session: Session, *arguments: Any) -> torch.Tensor:
+        started.release()
+        go_on.wait(WAIT_S)
+        return forward(session, *arguments)
+
+    with patch.object(Session, "logits", waiting):
+        try:
+            yield started, go_on
+        finally:
+            go_on.set()
 
 
 Answer = tuple[int, bytes] | tuple[int, bytes, dict[str, str]]
