@@ -16,7 +16,7 @@ import transformers as tf
 
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.audio_lm import AudioLM
-from specdec_cli.models.processor import shared_vocab_size
+from specdec_cli.models.processor import require_lossless, shared_vocab_size
 from tests.families.running import prompt
 from tests.laws.cases import Case, drawn_settings
 from tests.laws.checks import cloud_law
@@ -74,6 +74,7 @@ def test_special_tokens_and_padding_are_where_the_published_files_have_them(load
     assert [each.processor.vocab_size for each in (small, large, third)] == [151_665, 151_665, 151_676]
     assert shared_vocab_size(small.processor, large.processor) == 151_665
     assert shared_vocab_size(small.processor, third.processor) == SHARED
+    require_lossless(third.processor, SHARED)
 
 
 def test_characters_split_over_several_tokens_come_back_whole(load):

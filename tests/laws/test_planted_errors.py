@@ -13,27 +13,11 @@ import pytest
 
 from specdec_cli.decoding import draft
 from specdec_cli.labels.class_words import class_words
-from tests.laws.cases import Case, fast, make_case
-from tests.laws.checks import Check, cloud_law, edge_law, reference_law
-from tests.laws.makers import edge_case, gated_case
-from tests.laws.planted import (
-    NOISE,
-    ban_of_the_edge,
-    banned_noun,
-    forgotten_token,
-    found,
-    misfed,
-    misplaced_guess,
-    misplaced_start,
-    neighbours_slot,
-    noise,
-    rollback,
-    row_behind_a_guess,
-    stale_history,
-    stale_input,
-    trusted_guess,
-    unfollowed,
-)
+from tests.laws import planted
+from tests.laws.cases import Case
+from tests.laws.checks import Check, reference_law
+from tests.laws.makers import gated_case
+from tests.laws.planted import NOISE, found
 from tests.laws.registry import LAWS as OF_CLIPS
 from tests.laws.test_batch_law import batch_law, batch_of
 from tests.laws.test_cache_law import clean_law, fed_once_law, once_case
@@ -42,32 +26,30 @@ from tests.tiers import slow
 Make = Callable[[int], Case]
 Plant = Callable[[Case], AbstractContextManager[object]]
 
-_OF_CLIPS = ("edge", "edge, sampled", "cloud, alone", "reference", "reference, everything", "sampling", "guess")
+NAMES = ("edge", "edge, sampled", "cloud", "cloud, alone", "reference", "reference, everything", "sampling", "guess")
 LAWS: dict[str, tuple[Make, Check]] = {
-    **{name: OF_CLIPS[name][:2] for name in _OF_CLIPS},
-    "cloud": (lambda n: make_case(n, mode="lossless"), cloud_law),
-    "speed, lossless": (lambda n: make_case(n, mode="lossless", **fast(n)), cloud_law),
-    "speed, edge": (lambda n: edge_case(n).but(**fast(n)), edge_law),
+    **{name: OF_CLIPS[name][:2] for name in NAMES},
     "cache": (once_case, fed_once_law),
     "cache, clean": (once_case, clean_law),
 }
 CASES = range(200_080, 200_480)
 """To try. Most errors are found in the first few, wherever one begins."""
 ERRORS: dict[str, Plant] = {
-    "noise in the edge": lambda case: noise(case.edge),
-    "noise in the cloud": lambda case: noise(case.cloud, NOISE if case.config.decoding.mode == "cloud" else 20 * NOISE),
-    "one token too many kept": lambda _: rollback(1),
-    "one token too few kept": lambda _: rollback(-1),
-    "a guess taken one place off": lambda _: misplaced_guess(-1),
-    "a guess taken for the choice": lambda _: trusted_guess(),
-    "a memory that is one token off": lambda _: forgotten_token(),
+    "noise in the edge": lambda case: planted.noise(case.edge),
+    "noise in the cloud": lambda case: planted.noise(
+        case.cloud, NOISE if case.config.decoding.mode == "cloud" else 20 * NOISE
+    ),
+    "one token too many kept": lambda _: planted.rollback(1),
+    "one token too few kept": lambda _: planted.rollback(-1),
+    "a guess taken one place off": lambda _: planted.misplaced_guess(-1),
+    "a guess taken for the choice": lambda _: planted.trusted_guess(),
+    "a memory that is one token off": lambda _: planted.forgotten_token(),
 }
 IRRELEVANT = {
     ("edge", "noise in the cloud"),
     ("edge, sampled", "noise in the cloud"),
-    ("speed, edge", "noise in the cloud"),
     ("cloud, alone", "noise in the edge"),
-    *((law, error) for law in ("edge", "edge, sampled", "speed, edge", "cloud, alone") for error in list(ERRORS)[2:4]),
+    *((law, error) for law in ("edge", "edge, sampled", "cloud, alone") for error in list(ERRORS)[2:4]),
     *((law, error) for law in ("cache", "cache, clean") for error in ERRORS if "kept" not in error),
     *((law, "a memory that is one token off") for law in LAWS if law != "guess"),
 }
@@ -95,10 +77,10 @@ def test_a_planted_error_breaks_the_batch_law(error):
 
 
 IN_SLOTS: dict[str, Callable[[Any], AbstractContextManager[object]]] = {
-    "a slot one token too long": lambda _: misplaced_start(1),
-    "a slot one token too short": lambda _: misplaced_start(-1),
-    "a neighbour's slot": lambda _: neighbours_slot(),
-    "a stale input": lambda _: stale_input(),
+    "a slot one token too long": lambda _: planted.misplaced_start(1),
+    "a slot one token too short": lambda _: planted.misplaced_start(-1),
+    "a neighbour's slot": lambda _: planted.neighbours_slot(),
+    "a stale input": lambda _: planted.stale_input(),
 }
 
 
@@ -111,7 +93,7 @@ def test_an_error_planted_in_slots_breaks_the_laws(error):
     assert found(whole_batch_law, IN_SLOTS[error], batches)
 
 
-@pytest.mark.parametrize("error", [misfed, unfollowed])
+@pytest.mark.parametrize("error", [planted.misfed, planted.unfollowed])
 def test_an_error_planted_in_unread_tokens_breaks_a_law(error, monkeypatch):
     monkeypatch.setitem(draft.UNREAD_TOKENS, "cpu", 8)
     make, check = OF_CLIPS["reference"][:2]
@@ -121,13 +103,13 @@ def test_an_error_planted_in_unread_tokens_breaks_a_law(error, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "error"),
     [
-        ("edge", banned_noun),
-        ("edge", stale_history),
-        ("guess", row_behind_a_guess),
-        ("reference", ban_of_the_edge),
-        slow(("cloud", banned_noun)),
-        slow(("reference, everything", stale_history)),
-        slow(("cloud", ban_of_the_edge)),
+        ("edge", planted.banned_noun),
+        ("edge", planted.stale_history),
+        ("guess", planted.row_behind_a_guess),
+        ("reference", planted.ban_of_the_edge),
+        slow(("cloud", planted.banned_noun)),
+        slow(("reference, everything", planted.stale_history)),
+        slow(("cloud", planted.ban_of_the_edge)),
     ],
 )
 def test_an_error_planted_in_the_sound_breaks_a_law(name, error):
