@@ -202,13 +202,10 @@ def test_a_stream_that_is_not_read_ends_and_frees_its_place():
 
 
 def test_connections_have_a_bound():
-    served = Running(Offer(ServeLimits(connections=3)))
-    try:
+    with Running(Offer(ServeLimits(connections=3))) as served:
         with socket.create_connection(("127.0.0.1", served.port)), socket.create_connection(("127.0.0.1", served.port)):
             assert until(lambda: httpx.get(f"{served.url}/healthz").status_code == 503)
         assert until(lambda: httpx.get(f"{served.url}/healthz").status_code == 200)
-    finally:
-        served.stop()
 
 
 def test_the_pages_have_the_limits_of_the_server():

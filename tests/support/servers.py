@@ -3,7 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -29,8 +29,8 @@ TOKEN = "a-token-of-these-tests"
 WAIT_S = 120
 
 
-class Running:
-    """The product's own server on a free port of this machine, run by a thread instead of a process.
+class Running(AbstractContextManager["Running"]):
+    """The product's own server on a free port of this machine, run by a thread instead of a process, until `stop`.
 
     Attributes:
         offer: what it offers.
@@ -80,29 +80,22 @@ class Running:
         self._socket.close()
         assert not self._thread.is_alive()
 
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
-@contextmanager
-def verifying(model: AudioLM, *, token: str | None = None, **limits: Any) -> Iterator[Running]:
+
+def verifying(model: AudioLM, *, token: str | None = None, **limits: Any) -> Running:
     """A server that verifies with a model."""
     within = ServeLimits(**limits)
-    running = Running(Offer(within, Service(model, within)), token)
-    try:
-        yield running
-    finally:
-        running.stop()
+    return Running(Offer(within, Service(model, within)), token)
 
 
-@contextmanager
 def captioning(
     room: int = 4, settings: dict[str, object] | None = None, *, token: str | None = TOKEN, **limits: Any
-) -> Iterator[Running]:
+) -> Running:
     """A server of the mini pair, with its page, that captions `room` recordings at a time."""
     resolved = load_config("mini", flags=settings or {}, environ={"LANG": "en_US"})
-    running = Running(offered(captioner_for(resolved.config), resolved, ServeLimits(**limits), room), token)
-    try:
-        yield running
-    finally:
-        running.stop()
+    return Running(offered(captioner_for(resolved.config), resolved, ServeLimits(**limits), room), token)
 
 
 @contextmanager
