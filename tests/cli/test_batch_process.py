@@ -25,7 +25,6 @@ QUICK = (
     *("--mode", "edge", "--segment", "1", "--batch-size", "4"),
     *("--set", "decoding.max_new_tokens=4", "--set", "runtime.workers=2"),
 )
-HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 CLIPS = 30
 
 

@@ -63,19 +63,15 @@ def by_name(folder: Path) -> dict[str, Transcript]:
 
 
 def test_a_renamed_folder_is_done_and_stands_in_the_output_once(run, clips):
+    """What becomes of the lines is in `tests.captioning.test_outputs_machine`."""
     assert run(clips, "-r").code == 0
-    before = by_name(clips)
     write_voice(clips / "ann" / "3.wav", 71, 0.4)
     moved = clips.rename(clips.with_name("moved"))
     outcome = run(moved, "-r")
     assert "1 captioned  4 done before" in outcome.err
     assert "4 recordings done before under another name" in outcome.err
-    after = by_name(moved)
-    assert {name: after[name].caption for name in before} == {name: line.caption for name, line in before.items()}
-    assert len(after) == 5
+    assert len(by_name(moved)) == 5
     assert "0 captioned  5 done before" in run(moved, "-r", loads=False).err
-    shutil.copytree(moved, clips)  # a copy is another recording
-    assert "5 captioned" in run(clips, "-r").err
 
 
 def test_what_failed_costs_nothing_else_and_is_made_again_like_what_was_degraded(run, clips):
@@ -203,12 +199,6 @@ def test_one_run_over_malformed_recordings_captions_the_healthy_one(specdec):
     for line in outcome.err.splitlines():  # nothing of what decoders write themselves
         begins = ("error: ", "hint: ", "loading ", "Captions are in ", "captions are in ", "healthy.wav", "1 captioned")
         assert line.startswith(begins), line
-
-
-def test_recordings_and_pieces_are_counted(run):
-    soundfile.write("long.wav", voice(1, 2.0), RATE)
-    assert "1 captioned (2 pieces)" in run("long.wav", "--segment", "1").err
-    assert "0 captioned  1 done before" in run("long.wav", "--segment", "1").err
 
 
 def test_a_long_recording_shows_how_much_of_its_audio_is_done():

@@ -110,9 +110,8 @@ def test_a_row_of_nemo_with_an_offset_ends_after_its_duration(run):
 # --- a part of a recording ---
 
 
-@pytest.mark.parametrize(("start", "end"), [("1.5", "3.0"), ("0:01.5", "00:00:03")])
-def test_a_part_of_a_recording(run, start, end):
-    assert run("caption", "talk.wav", "--start", start, "--end", end, "-o", "o.jsonl").code == 0
+def test_a_part_of_a_recording(run):
+    assert run("caption", "talk.wav", "--start", "1.5", "--end", "00:00:03", "-o", "o.jsonl").code == 0
     (line,) = lines()
     assert (line.start_s, line.end_s, line.duration_s) == (1.5, 3.0, 1.5)
     assert (line.settings["start_s"], line.settings["end_s"]) == (1.5, 3.0)

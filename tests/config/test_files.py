@@ -1,15 +1,10 @@
 """What a config file may hold, how its errors read, and that a dump loads back."""
 
-from pathlib import Path
-
 import pytest
 
-import specdec_cli.config
 from specdec_cli.config import load_config
 from specdec_cli.config.yaml_file import read_value
 from tests.config.conftest import BASE, assert_refused
-
-ROOT = Path(specdec_cli.config.__file__).parents[2]
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_corpora_weigh_alike_and_classes_within_a_corpus():
     assert clip_weights(rows).tolist() == pytest.approx([1 / 8, 1 / 8, 1 / 4, 1 / 2])
 
 
-def test_pooled_layers_are_those_of_the_tower_and_are_encoded_once(tmp_path, monkeypatch):
+def test_pooled_layers_are_those_of_the_tower_and_are_encoded_once(tmp_path):
     tower = build_tower(2)
     waveforms = {"short": tone(150.0, 0.5), "long": tone(220.0, 1.2)}
     found = cached_layers(tmp_path, tower, list(waveforms), waveforms.__getitem__)
