@@ -149,12 +149,11 @@ class Fork:
 
     def wait_for_lines(self, output: Path, count: int, timeout_s: float = 600.0) -> None:
         """Waits until a file has so many lines, or the process is over."""
-        deadline = time.monotonic() + timeout_s
-        while not output.exists() or output.read_bytes().count(b"\n") < count:
-            if not self._process.is_alive():
-                return
-            assert time.monotonic() < deadline, f"{output} did not get {count} lines"
-            time.sleep(0.002)
+
+        def written() -> bool:
+            return output.exists() and output.read_bytes().count(b"\n") >= count
+
+        assert until(lambda: written() or not self._process.is_alive(), timeout_s), f"{output} has not {count} lines"
 
     def minds_signals(self) -> None:
         """Waits until the command handles signals, or is over."""
