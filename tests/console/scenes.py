@@ -196,7 +196,7 @@ TERMINAL: Final[dict[str, tuple[tuple[int, ...], Scene]]] = {
     "batch": ((60,), lambda screen: batch(screen, "rows")),
     "pages": ((40, 100), pages),
     "errors": ((40,), errors),
-    "compare": ((60, 100), lambda screen: compared(screen, "en", failed("broken [red].wav\x1b[31m", "edge"))),
+    "compare": ((60, 200), lambda screen: compared(screen, "en", failed("broken [red].wav\x1b[31m", "edge"))),
     "compare-zh": ((100,), lambda screen: compared(screen, "zh")),
 }
 """Name -> widths that are kept, and what is shown."""
