@@ -15,6 +15,7 @@ from transformers.cache_utils import Cache
 from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
+from specdec_cli.decoding.rows import Groups
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.families import Family, Inputs
 from specdec_cli.models.processor import Processor, Prompt
@@ -142,12 +143,12 @@ def table_prompt(model: TableModel) -> Prompt:
     return model.processor.prompt(np.zeros(8, dtype=np.float32), "")
 
 
-def table_loop(edge: TableModel | None, cloud: TableModel | None, **given: Any) -> Loop:
+def table_loop(edge: TableModel | None, cloud: TableModel | None, groups: Groups | None = None, **given: Any) -> Loop:
     """A loop over lookup tables, with settings by name."""
     mode = given.pop("mode", "hybrid" if cloud else "edge")
     config = settings(mode=mode, **given)
     prompts = table_prompt(edge) if edge else None, (lambda: table_prompt(cloud)) if cloud else None
-    return Pair.of(edge, cloud).new_loop(config, prompts, Gate.of(config))
+    return Pair.of(edge, cloud).new_loop(config, prompts, Gate.of(config, groups))
 
 
 def spelled(model: TableModel, ids: Sequence[int]) -> str:
