@@ -23,8 +23,8 @@ from specdec_cli.models.processor import Prompt
 from specdec_cli.models.remote_processor import RemoteProcessor
 from specdec_cli.models.session import Session
 from tests.cloud.stand_in import ModelServer
-from tests.cloud.test_vllm_pair import pair_case, run
-from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge
+from tests.cloud.test_vllm_pair import KIND, pair_case, run
+from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge, vllm_case
 from tests.cloud.vllm_server import serving
 from tests.support.checkpoints import write_json
 from tests.support.models import TEMPLATE, audio_processor, byte_tokenizer, tiny_clip
@@ -144,7 +144,7 @@ def alone(model: AudioLM, of: VllmCase, size: int) -> tuple[int, ...]:
 def test_texts_are_those_of_the_models_with_time_markers(pair, mode, number):
     writer = edge("near") if mode == "edge" else cloud()
     drawn = pair_case(number, mode=mode, acceptance=None, max_new_tokens=24)
-    of = VllmCase(drawn.kind, number, drawn.instruction, drawn.given)
+    of = vllm_case(number, KIND, number, drawn.instruction, drawn.given)
     _, finished = run(pair, of)
     assert finished.token_ids == alone(writer, of, pair.vocab_size)
     assert len(set(finished.token_ids)) > 1

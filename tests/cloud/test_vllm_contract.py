@@ -22,7 +22,7 @@ from specdec_cli.decoding.block import Draft
 from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.errors import CloudError, ConfigError, DecodingError, TokenizerMismatchError
 from tests.cloud.stand_in import ModelServer
-from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge, outcome, prompt
+from tests.cloud.vllm_cases import VllmCase, clip, cloud, configured, edge, outcome, prompt, vllm_case
 from tests.support.machine import NOBODY, growing_less_than
 from tests.support.models import tiny_clip
 from tests.support.servers import Answer, Respond, answering
@@ -33,12 +33,13 @@ COMMON: dict[str, Any] = {
     "max_new_tokens": 8, "k": 3, "loop_period": 0, "gate": "always", "repetition_penalty": 1.0, "no_repeat_ngram": 0,
     "min_new_tokens": 0,
 }  # fmt: skip
-CASE = VllmCase("far", 4, "tone? abab abab", COMMON | {"mode": "lossless", "fallback": "on"})
-CASES = (
-    CASE,
-    VllmCase("far", 2, "描述声音", CASE.given),
-    VllmCase("near", 1, "x", COMMON | {"mode": "hybrid", "acceptance": "class", "stop_drafting": True}),
-)
+LOSSLESS = COMMON | {"mode": "lossless", "fallback": "on"}
+
+
+@cache
+def _case() -> VllmCase:
+    """The one of most tests."""
+    return vllm_case(0, "far", 4, "tone? abab abab", LOSSLESS)
 
 
 @contextmanager
@@ -59,7 +60,7 @@ def _verifier(case: VllmCase, link: Vllm) -> RemoteVerifier:
 @cache
 def _alone() -> tuple[Draft, tuple[int, ...]]:
     """The first draft of the case, and the edge's own caption."""
-    return Draft(CASE.run()[0][0].draft_ids), CASE.but(mode="edge").run()[1].token_ids
+    return Draft(_case().run()[0][0].draft_ids), _case().but(mode="edge").run()[1].token_ids
 
 
 @cache
@@ -70,19 +71,21 @@ def _server() -> ModelServer:
 
 def test_texts_equal_those_in_process_and_a_recording_is_sent_once(monkeypatch):
     monkeypatch.setenv("TINY_KEY", "s3cret")
-    server = ModelServer(cloud())
+    server, first = ModelServer(cloud()), _case()
+    second = vllm_case(1, "far", 2, "描述声音", LOSSLESS)
+    third = vllm_case(2, "near", 1, "x", COMMON | {"mode": "hybrid", "acceptance": "class", "stop_drafting": True})
     with _linked(server.respond, token_env="TINY_KEY") as link:
         assert server.asked == [MODELS, TOKENIZE, GENERATE]
         assert re.fullmatch(r"http://[0-9.:]+: tiny, answered in [0-9.]+ ms", link.probe())
-        for number, case in enumerate((CASES[0], CASES[2], *(case.heard() for case in CASES[1:]))):
-            rounds, finished = case.run(link)
+        for number, case in enumerate((first, third, second.heard(), third.heard())):
+            rounds, finished = case.through(link)
             assert outcome(rounds, finished) == outcome(*case.run())
             verified, again = sum(round_.escalated for round_ in rounds), finished.cloud.forwards
             assert again == verified or (case.measured is not None and again > verified)
             assert finished.cloud.bytes_up > len(data_url(clip(case.clip), 16000))
             assert server.sent == number + 1
         asked = len(server.asked)
-        _, finished = CASE.but(mode="hybrid", gate="never").run(link)
+        _, finished = _case().but(mode="hybrid", gate="never").through(link)
         assert (finished.cloud.bytes_up, len(server.asked)) == (0, asked)
     assert {headers.get("Authorization") for headers in server.headers} == {"Bearer s3cret"}
 
@@ -106,9 +109,9 @@ def test_a_position_whose_likeliest_tokens_are_rows_of_padding_is_asked_for_agai
         return status, content
 
     with _linked(padded) as link:
-        rounds, finished = CASE.run(link)
+        rounds, finished = _case().through(link)
     assert few_listed
-    assert outcome(rounds, finished) == outcome(*CASE.run())
+    assert outcome(rounds, finished) == outcome(*_case().run())
 
 
 @pytest.mark.slow
@@ -121,8 +124,8 @@ def test_a_forgotten_recording_is_sent_again_and_the_text_is_the_same():
         return answer
 
     with _linked(forgetful) as link:
-        rounds, finished = CASE.run(link)
-    assert outcome(rounds, finished) == outcome(*CASE.run())
+        rounds, finished = _case().through(link)
+    assert outcome(rounds, finished) == outcome(*_case().run())
     assert server.sent == len(rounds) > 1
 
 
@@ -188,8 +191,8 @@ def test_nonsense_is_never_believed(change, said):
     draft, by_the_edge = _alone()
     with _linked(altered, retry_s=0.0) as link:
         with pytest.raises(CloudError, match=said):
-            _verifier(CASE, link).verify((), draft)
-        _, finished = CASE.run(link)
+            _verifier(_case(), link).verify((), draft)
+        _, finished = _case().through(link)
         assert finished.degraded is not None
         assert finished.token_ids == by_the_edge
 
@@ -207,7 +210,7 @@ def test_a_refusal_is_not_repeated():
         before = len(server.asked)
         for clips in (1, 2):  # what is wrong with one says nothing about the next
             with pytest.raises(CloudError, match=r"answers status 400: too long\\x1b\[31m for me"):
-                _verifier(CASE, link).verify((), Draft((5, 6)))
+                _verifier(_case(), link).verify((), Draft((5, 6)))
             assert len(server.asked) == before + clips
 
 
@@ -301,6 +304,6 @@ def test_recordings_are_not_sent_without_leave():
 def test_settings_that_it_cannot_serve_are_refused(settings, named, monkeypatch):
     monkeypatch.setattr(edge("same").processor.generation, "repetition_penalty", 1.1)
     with _linked(_server().respond) as link:
-        _verifier(CASE, link)
+        _verifier(_case(), link)
         with pytest.raises(DecodingError, match=f"the most likely tokens only, and {named}"):
-            _verifier(CASE.but(**settings), link)
+            _verifier(_case().but(**settings), link)

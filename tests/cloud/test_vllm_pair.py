@@ -29,18 +29,16 @@ from specdec_cli.cloud.vllm_protocol import GENERATE, Likely
 from specdec_cli.config import ModelConfig, Server
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.draft import LocalDrafter
-from specdec_cli.decoding.gate import Gate
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.errors import CheckpointError, EdgeError
 from specdec_cli.models.remote_processor import RemoteProcessor
 from specdec_cli.types import Finished, ModelWork
 from tests.cli.harness import environment
 from tests.cloud.stand_in import ModelServer
-from tests.cloud.vllm_cases import CLOUD, VllmCase, clip, cloud, configured, edge, outcome, prompt
+from tests.cloud.vllm_cases import CLOUD, VllmCase, clip, cloud, configured, edge, outcome, vllm_case
 from tests.cloud.vllm_server import serving, write_recordings
-from tests.laws.cases import CLAIMS, INSTRUCTIONS, drawn_settings, reading_as
-from tests.laws.reference import Oracle
-from tests.laws.sound import FIGURES, Sound
+from tests.laws.cases import INSTRUCTIONS, Case, drawn_settings
+from tests.laws.reference import cloud_oracle, edge_oracle
 from tests.laws.tolerance import LawBroken, assert_law, most_parting
 from tests.support.models import audio_module, save_checkpoint
 from tests.support.servers import answering
@@ -114,13 +112,12 @@ def pair_case(number: int, **fixed: Any) -> VllmCase:
     drawn |= {"repetition_penalty": 1.0, "no_repeat_ngram": 0, "min_new_tokens": 0}
     drawn["gate"] = rng.choice(("entropy", "margin", "logprob", "always", "never"))
     given = drawn_settings(rng, **drawn | fixed)
-    return VllmCase(KIND, rng.randrange(10), rng.choice(INSTRUCTIONS), given)
+    return vllm_case(number, KIND, rng.randrange(10), rng.choice(INSTRUCTIONS), given)
 
 
 def run(pair: Pair, of: VllmCase, listed: Listed | None = None) -> tuple[list[Block], Finished]:
     """The rounds of a case; `listed` gets what the edge's server told, by the text before."""
-    mine, *theirs = (prompt(model.processor, of.clip, of.instruction) for model in (pair.edge, pair.cloud) if model)
-    loop = pair.new_loop(of.config, (mine, lambda: theirs[0]), Gate.of(of.config), grounding=of.grounding)
+    loop = of.behind(pair)
     if listed is not None and isinstance(loop.drafter, VllmDrafter):
         scored = loop.drafter.requests.scored
 
@@ -156,13 +153,11 @@ class Fed:
         return row.log().float()
 
 
-def fed(of: VllmCase, listed: Listed) -> tuple[list[Block], Finished]:
+def fed(of: Case, listed: Listed) -> tuple[list[Block], Finished]:
     """The local loop on the same log-probabilities, verified by the cloud of this process."""
-    here = Pair.of(edge(KIND), cloud())
-    mine, theirs = (prompt(model.processor, of.clip, of.instruction) for model in (edge(KIND), cloud()))
-    loop = here.new_loop(of.config, (mine, lambda: theirs), Gate.of(of.config), grounding=of.grounding)
+    loop = of.loop()
     assert isinstance(loop.drafter, LocalDrafter)
-    loop.drafter.session = loop.drafter.next_scores.session = Fed(listed, here.vocab_size)
+    loop.drafter.session = loop.drafter.next_scores.session = Fed(listed, of.pair.vocab_size)
     return collect(loop.events())
 
 
@@ -171,14 +166,9 @@ def replaced(rounds: Sequence[Block]) -> list[int | None]:
     return [token.instead for round_ in rounds for token in round_.tokens]
 
 
-def best_but_for_rounding(of: VllmCase, finished: Finished) -> bool:
+def best_but_for_rounding(of: Case, finished: Finished) -> bool:
     """Whether every token is the model's best by the scores of this process, as far as rounding goes."""
-    model = edge(KIND) if of.config.decoding.mode == "edge" else cloud()
-    shared = Pair.of(edge(KIND), cloud()).vocab_size
-    sound = None
-    if of.measured is not None:
-        sound = Sound(of.measured, frozenset(FIGURES), reading_as(CLAIMS, edge(KIND)).processor.text)
-    oracle = Oracle(model, prompt(model.processor, of.clip, of.instruction), shared, of.config.decoding, sound)
+    oracle = edge_oracle(of) if of.config.decoding.mode == "edge" else cloud_oracle(of)
     oracle.read(finished.token_ids)
     try:
         assert_law(finished.token_ids, oracle)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -11,22 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from specdec_cli.cloud.vllm import Vllm
-from specdec_cli.config import Config, Server
+from specdec_cli.config import Server
 from specdec_cli.decoding.block import Block
 from specdec_cli.decoding.gate import Gate
+from specdec_cli.decoding.loop import Loop
 from specdec_cli.decoding.pair import Pair
-from specdec_cli.labels import Lexicon
-from specdec_cli.labels.class_words import class_words
-from specdec_cli.labels.grounding import Grounding
 from specdec_cli.models.audio_lm import AudioLM
 from specdec_cli.models.processor import Processor, Prompt
-from specdec_cli.types import Finished, Measured
-from tests.laws.cases import CLAIMS, drawn_sound, reading_as
+from specdec_cli.types import Finished
+from tests.laws.cases import SYNONYMS, Case, Ran
 from tests.support.models import near_model, tiny_audio_model, tiny_clip
-from tests.tiny import collect, settings
+from tests.tiny import collect
 
 CLOUD = {"seed": 3, "layers": 2, "vocab_size": 288}
-_IN_PROCESS: dict[str, tuple[list[Block], Finished]] = {}
 
 
 @cache
@@ -60,48 +56,30 @@ def configured(url: str, **settings: Any) -> Server:
 
 
 @dataclass(frozen=True)
-class VllmCase:
-    """One edge, one clip, some settings by name; `measured`: figures of its sound, beside which tokens are claims."""
+class VllmCase(Case):
+    """A case whose clip and instruction any model can be sent."""
 
-    kind: str
-    clip: int
-    instruction: str
-    given: dict[str, Any]
-    measured: Measured | None = None
+    clip: int = 0
+    instruction: str = ""
 
-    @property
-    def config(self) -> Config:
-        """The settings."""
-        return settings(**self.given)
-
-    def but(self, **changed: Any) -> VllmCase:
-        """The same case with other settings."""
-        return replace(self, given={**self.given, **changed})
-
-    def heard(self) -> VllmCase:
-        """The same case beside a sound."""
-        return replace(self, measured=drawn_sound(random.Random(repr(self))))
-
-    @property
-    def grounding(self) -> Grounding | None:
-        """The sound."""
-        if (measured := self.measured) is None:
-            return None
-        lexicon, writer = Lexicon.shipped(), reading_as(CLAIMS, edge(self.kind)).processor
-        return Grounding(lexicon, "en", measured, class_words(lexicon, lexicon.measured, writer))
-
-    def run(self, link: Vllm | None = None) -> tuple[list[Block], Finished]:
-        """Decodes the clip with the cloud behind `link`; or in this process, which is done once."""
-        if link is None and repr(self) in _IN_PROCESS:
-            return _IN_PROCESS[repr(self)]
-        drafter = edge(self.kind)
-        pair = Pair.of(drafter, link or cloud())
-        mine, theirs = (prompt(each.processor, self.clip, self.instruction) for each in (drafter, link or cloud()))
+    def behind(self, pair: Pair) -> Loop:
+        """A fresh loop over the clip by models at servers."""
+        assert pair.edge is not None
+        assert pair.cloud is not None
+        mine, theirs = (prompt(each.processor, self.clip, self.instruction) for each in (pair.edge, pair.cloud))
         gate = Gate.of(self.config)
-        ran = collect(pair.new_loop(self.config, (mine, lambda: theirs), gate, grounding=self.grounding).events())
-        if link is None:
-            _IN_PROCESS[repr(self)] = ran
-        return ran
+        return pair.new_loop(self.config, (mine, lambda: theirs), gate, synonyms=SYNONYMS, grounding=self.grounding)
+
+    def through(self, link: Vllm) -> Ran:
+        """Decodes the clip with the cloud behind `link`."""
+        return collect(self.behind(Pair.of(self.edge, link)).events())
+
+
+def vllm_case(number: int, kind: str, clip: int, instruction: str, given: dict[str, Any]) -> VllmCase:
+    """A case with models of this process."""
+    models = edge(kind), cloud()
+    prompts = (prompt(model.processor, clip, instruction) for model in models)
+    return VllmCase(number, Pair.of(*models), *prompts, given, clip=clip, instruction=instruction)
 
 
 def outcome(rounds: list[Block], finished: Finished) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import torch
 from transformers import LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
@@ -81,7 +81,7 @@ class Case:
         assert model is not None
         return model
 
-    def but(self, **changed: Any) -> Case:
+    def but(self, **changed: Any) -> Self:
         """The same case with other settings."""
         return replace(self, given={**self.given, **changed})
 
@@ -105,7 +105,7 @@ class Case:
         """Whose classes the sound decides."""
         return frozenset(Lexicon.shipped().limited(self.config.decoding.sound))
 
-    def heard(self) -> Case:
+    def heard(self) -> Self:
         """The same case beside a sound: its tokens read as claims, and some of them contradict the figures."""
         rng = random.Random(f"sound {self.number}")
         pair = replace(self.pair, edge=reading_as(CLAIMS, self.edge), cloud=reading_as(CLAIMS, self.cloud))
@@ -138,7 +138,7 @@ class Case:
             self.pair.learn(self.config, self.config.instruction(), ids, sources, weights)
         return blocks, finished
 
-    def remember(self) -> Case:
+    def remember(self) -> Self:
         """The case, with a memory of earlier captions that is empty, right, wrong or another model's, by its number."""
         memory = MEMORIES[self.number % len(MEMORIES)]
         if memory == "right":
