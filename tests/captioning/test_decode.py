@@ -36,10 +36,10 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(1)
 
 
-def prepared(captioner: Captioner, folder: Path, count: int, seconds: float = 0.5) -> list[Prepared]:
+def prepared(captioner: Captioner, folder: Path, count: int) -> list[Prepared]:
     clips = []
     for index in range(count):
-        path = write_voice(folder / f"{index}.wav", index, seconds + 0.1 * index)
+        path = write_voice(folder / f"{index}.wav", index, 0.5 + 0.1 * index)
         (ready,) = prepare(captioner, Task(InputFile(str(path))))
         assert isinstance(ready, Prepared)
         clips.append(ready)

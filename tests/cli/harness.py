@@ -76,9 +76,9 @@ def load_mini(config: Config, *, loading: Loading = nullcontext, cuts: Cuts | No
         return captioner_for(config, cuts)
 
 
-def process(*arguments: str, timeout: float = 600, **variables: str) -> Outcome:
+def process(*arguments: str, **variables: str) -> Outcome:
     """Runs the command line as a process of its own."""
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, env=environment(**variables), timeout=timeout)
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, env=environment(**variables), timeout=600)
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
@@ -142,18 +142,18 @@ class Fork:
         for end in ends.values():
             end.close()
 
-    def says(self, text: str, timeout_s: float = 600.0) -> None:
+    def says(self, text: str) -> None:
         """Waits until its stderr, a pipe, holds a text."""
-        said = until(lambda: text in self._readers[2].so_far.decode(errors="replace"), timeout_s)
+        said = until(lambda: text in self._readers[2].so_far.decode(errors="replace"), 600)
         assert said, f"it did not say {text!r}"
 
-    def wait_for_lines(self, output: Path, count: int, timeout_s: float = 600.0) -> None:
+    def wait_for_lines(self, output: Path, count: int) -> None:
         """Waits until a file has so many lines, or the process is over."""
 
         def written() -> bool:
             return output.exists() and output.read_bytes().count(b"\n") >= count
 
-        assert until(lambda: written() or not self._process.is_alive(), timeout_s), f"{output} has not {count} lines"
+        assert until(lambda: written() or not self._process.is_alive(), 600), f"{output} has not {count} lines"
 
     def minds_signals(self) -> None:
         """Waits until the command handles signals, or is over."""

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from specdec_cli.errors import AudioDecodeError, SpecdecError
+from specdec_cli.errors import AudioDecodeError
 from specdec_cli.evaluate.comparison import comparison
 from specdec_cli.evaluate.result import Comparison, ModeFigures, ModeQuality
 from specdec_cli.labels import Lexicon
@@ -39,7 +39,6 @@ def made(
     prefill_ms: tuple[float | None, float | None] = (10.0, None),
     cloud_ms: float | None = None,
     language: str = "en",
-    start_s: float | None = None,
     settings: dict[str, object] | None = None,
 ) -> Transcript:
     """A transcript of one clip in one mode."""
@@ -49,8 +48,6 @@ def made(
             "file": file,
             "sha256": digest(file),
             "duration_s": 2.0,
-            "start_s": start_s,
-            "end_s": None if start_s is None else start_s + 2.0,
             "language": language,
             "prompt": "Describe the voice.",
             "mode": mode,
@@ -85,12 +82,11 @@ def made(
     )  # fmt: skip
 
 
-def failed(file: str, mode: Mode, error: SpecdecError | None = None, *, known: bool = True) -> Transcript:
+def failed(file: str, mode: Mode) -> Transcript:
     """The line of a clip that could not be captioned."""
     return error_transcript(
-        file, error or AudioDecodeError(f"{file} is no recording."), language="en", prompt="Describe the voice.",
-        mode=mode, models=Models(edge=None, cloud=None), settings=dict(SETTINGS),
-        sha256=digest(file) if known else None,
+        file, AudioDecodeError(f"{file} is no recording."), language="en", prompt="Describe the voice.",
+        mode=mode, models=Models(edge=None, cloud=None), settings=dict(SETTINGS), sha256=digest(file),
     )  # fmt: skip
 
 

@@ -43,9 +43,9 @@ def assert_refused(folder: Path | str, *said: str, **options: Any) -> None:
     assert all(each in text for each in said), text
 
 
-def greedy(model: AudioLM, tokens: int = 24, instruction: str = "say how", seconds: float = 0.8) -> list[int]:
+def greedy(model: AudioLM, tokens: int = 24) -> list[int]:
     """The model's own text for a clip, token by token."""
-    session = Session(model, model.processor.prompt(tiny_clip(3, seconds), instruction), tokens)
+    session = Session(model, model.processor.prompt(tiny_clip(3, 0.8), "say how"), tokens)
     text: list[int] = []
     while len(text) < tokens:
         text.append(int(session.logits(text).argmax()))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from specdec_cli.errors import AudioDecodeError, SpecdecError
+from specdec_cli.errors import AudioDecodeError
 from specdec_cli.journal import Journal, StoredLine, read_lines
 from specdec_cli.targets import TRANSCRIPTS, FileKind
 from specdec_cli.transcript import Transcript, error_transcript
@@ -19,18 +19,10 @@ ONE_LINE = '她说："高兴"： 快 --> 慢 <b>&amp; {\\i1} \\x07'
 """The same as a file of text may hold it."""
 
 
-def failed_line(
-    file: str | Path,
-    *,
-    sha256: str | None = None,
-    error: SpecdecError | None = None,
-    language: str = "en",
-    prompt: str = "Describe.",
-    start_s: float | None = None,
-) -> Transcript:
+def failed_line(file: str | Path, *, sha256: str | None = None, start_s: float | None = None) -> Transcript:
     """The line of a recording without a caption."""
     return error_transcript(
-        str(file), error or AudioDecodeError("broken."), language=language, prompt=prompt, mode="edge", models=MODELS,
+        str(file), AudioDecodeError("broken."), language="en", prompt="Describe.", mode="edge", models=MODELS,
         settings=SETTINGS, sha256=sha256, start_s=start_s, end_s=None if start_s is None else start_s + 1,
     )  # fmt: skip
 

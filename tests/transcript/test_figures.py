@@ -54,7 +54,7 @@ def test_what_was_not_measured_is_null_and_what_was_is_not(transcripts, case):
     assert (transcript.uplink.payload, transcript.uplink.bytes) == ("none", 0)
 
 
-def round_(index: int, source: str, *, drafted: int, accepted: int, escalated: bool, ids: int | None = None) -> Round:
+def round_(index: int, source: str, *, drafted: int, accepted: int, escalated: bool) -> Round:
     """A round whose sources are spelled by their initials: e, a, c(orrected), b(onus), C(loud)."""
     names: dict[str, Source] = {"e": "edge", "a": "accepted", "c": "corrected", "b": "bonus", "C": "cloud"}
     sources = tuple(names[letter] for letter in source)
