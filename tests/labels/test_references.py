@@ -167,18 +167,6 @@ def test_texts_are_those_in_the_language(tmp_path):
     assert entry.texts_in("zh") == ("一位女性平静地说话。",)
 
 
-@pytest.mark.slow
-@pytest.mark.data
-def test_the_corpora_table(data):
-    references = References.read(data / "labels.tsv", lexicon=LEXICON)
-    attributes = {"voice", "rate", "pitch", "range", "volume", "pauses", "emotion"}
-    assert set(references.columns) == attributes | {"text"}
-    assert references.columns["text"] == "caption"
-    assert len(references.entries) > 10_000
-    for entry in references.entries[::500]:
-        assert references.find(str(data / entry.key)) == entry
-
-
 def of_pieces(tmp_path: Path, *rows: dict[str, object]) -> References:
     table = tmp_path / "pieces.jsonl"
     table.write_text("\n".join(map(json.dumps, rows)))
