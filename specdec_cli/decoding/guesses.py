@@ -12,6 +12,7 @@ displace each other: a wrong guess costs time and never changes a text.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from array import array
 from collections.abc import Iterable, Sequence
@@ -111,8 +112,10 @@ class Guesses:
 
 
 def key_of(weights: str | None, role: str, prompt: Sequence[object]) -> int:
-    """A number that identifies a model and its instruction. `prompt`: instruction and system prompt, or token ids.
+    """A number that identifies a model and its instruction, the same in every process.
 
-    Among ids, a run of audio placeholders counts once: the length of the recording does not matter.
+    `prompt`: instruction and system prompt, or token ids. Among ids, a run of audio placeholders counts once: the
+    length of the recording does not matter.
     """
-    return hash((weights, role, *(id_ for id_, _ in groupby(prompt))))
+    told_by = weights, role, *(part for part, _ in groupby(prompt))
+    return int.from_bytes(hashlib.blake2b(repr(told_by).encode(), digest_size=8).digest(), "big")

@@ -77,6 +77,7 @@ def test_a_key_tells_models_and_instructions_apart_but_not_lengths():
     assert key_of("w", "edge", (1, 7, 7, 7, 2)) == key_of("w", "edge", (1, 7, 2))
     others = (("w", "edge", (1,)), ("v", "edge", (1,)), ("w", "cloud", (1,)), ("w", "edge", (2,)))
     assert len({key_of(*other) for other in others}) == len(others)
+    assert key_of(None, "edge", ("Describe.", None)) == 14436244280682848406, "Python's own hash is of one process"
 
 
 # --- the rows of one clip: a guess counts as standing only where the model's own choice was compared with it ---
