@@ -70,25 +70,18 @@ def uninterrupted(whole) -> list[tuple[object, ...]]:
     return lines
 
 
-def kill_and_resume(folder: Path, output: Path, seed: int, kills: int) -> int:
-    """Kills runs over one output at random points, then lets the last one finish; returns how many died."""
-    rng = np.random.default_rng(seed)
-    died = 0
-    for point in sorted(rng.integers(0, CLIPS - 6, kills)):  # a third is left, or it might end before it is killed
-        fork = Fork(arguments(folder, output))
+def test_a_batch_that_is_killed_again_and_again_ends_as_if_it_had_not_been(many, tmp_path, uninterrupted):
+    """A real process; in `tests.captioning.test_outputs_machine` a run is killed at every line."""
+    output, rng, died = tmp_path / "out.jsonl", np.random.default_rng(0), 0
+    for point in sorted(rng.integers(0, CLIPS - 6, 3)):  # a third is left, or it might end before it is killed
+        fork = Fork(arguments(many, output))
         fork.wait_for_lines(output, int(point))
         time.sleep(rng.uniform(0, 0.01))
         fork.send(signal.SIGKILL)
         died += fork.wait().code == -signal.SIGKILL
-    outcome = Fork(arguments(folder, output)).wait()
+    assert died >= 2
+    outcome = Fork(arguments(many, output)).wait()
     assert outcome.code == 1, outcome.err
-    return died
-
-
-def test_a_batch_that_is_killed_again_and_again_ends_as_if_it_had_not_been(many, tmp_path, uninterrupted):
-    """A real process; in `tests.captioning.test_outputs_machine` a run is killed at every line."""
-    output = tmp_path / "out.jsonl"
-    assert kill_and_resume(many, output, 0, 3) >= 2
     assert sorted_lines(output) == uninterrupted
     assert os.listdir(tmp_path) == [output.name]
 

@@ -122,11 +122,6 @@ def test_a_signal_keeps_whole_lines_and_gives_the_terminal_back(recordings, tmp_
     assert 0 <= len(transcripts) - int(counted[1]) <= 1
 
 
-def screen_rows(shown: str) -> list[str]:
-    """What was printed and stays, without the redrawn region: rows as the terminal's scroll-back has them."""
-    return [line.rstrip() for line in ESCAPE.sub("", shown).replace("\r", "\n").split("\n")]
-
-
 def test_on_a_terminal_the_run_is_shown_live_and_the_terminal_is_given_back(recordings):
     width = 60
     outcome, shown = on_terminal(["caption", recordings[0], "-l", "en", "-k", "5", "--gate", "always"], width=width)
@@ -135,7 +130,7 @@ def test_on_a_terminal_the_run_is_shown_live_and_the_terminal_is_given_back(reco
     assert shown.rindex(SHOW) > shown.rindex(HIDE)
     assert COLOUR.search(shown)
     assert "drafting" in shown
-    rows = screen_rows(shown)
+    rows = [line.rstrip() for line in ESCAPE.sub("", shown).replace("\r", "\n").split("\n")]
     assert max(len(row) for row in rows) <= width
     numbered = [row for row in rows if re.match(r" {6,7}\d+ ", row)]
     assert len(numbered) >= 3
