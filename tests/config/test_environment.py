@@ -1,9 +1,12 @@
-"""SPECDEC_<SECTION>__<FIELD>, and name=value of --set."""
+"""SPECDEC_<SECTION>__<FIELD>, and name=value of --set; values in words."""
 
 import pytest
 
 from specdec_cli.config import SETTINGS, parse_setting
 from specdec_cli.config.layers import misspelt_variables, read_environment
+from specdec_cli.config.settings import takes
+from specdec_cli.errors import ConfigError, raise_if_any
+from specdec_cli.text import show
 from tests.config.conftest import assert_refused
 
 
@@ -72,3 +75,33 @@ def test_a_model_can_be_taken_away_or_named(load):
 @pytest.mark.parametrize("text", ["decoding.k", ""])
 def test_a_setting_needs_a_value(text):
     assert_refused(lambda: parse_setting(text))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("decoding.k", "auto, whole or a whole number from 1 to 64"),
+        ("decoding.stop_strings", "a list of texts"),
+        ("decoding.seed", "a whole number from 0 to 9223372036854775807"),
+        ("remote.retry_s", "a number from 0 to 3600"),
+    ],
+)
+def test_what_a_setting_takes_is_said_in_words(name, words):
+    assert takes(name) == words
+
+
+def test_what_is_shown_can_be_set(load):
+    config = load().config
+    for name in SETTINGS:
+        section, field = name.split(".")
+        value = getattr(getattr(config, section), field)
+        if value is not None:
+            shown = value if isinstance(value, str) else show(value)
+            given = parse_setting(f"{name}={shown}")[1]
+            assert load(**{name: given}).config == config, name
+
+
+def test_several_errors_have_a_line_each():
+    with pytest.raises(ConfigError) as caught:
+        raise_if_any([ConfigError("One.", hint="Do."), ConfigError("Two."), ConfigError("Three.")])
+    assert str(caught.value.hint).splitlines() == ["Do.", "Also:", "- Two.", "- Three."]

@@ -1,4 +1,4 @@
-"""Label rules and speaker splits."""
+"""Label rules, speaker splits, and reference tables in the columns that `specdec compare` reads."""
 
 from collections import Counter
 
@@ -13,6 +13,7 @@ from training.labels import (
     report_rows,
     training_rows,
 )
+from training.references import Split, main, rows_of
 
 
 @pytest.mark.data
@@ -33,3 +34,22 @@ def test_report_speakers_are_women_and_men_in_equal_parts(data):
     counts = Counter((corpus, gender) for corpus, _, gender in voices)
     each = {"ravdess": 1, "emodb": 1, "nemo": 1, "cremad": 3}
     assert counts == {(corpus, gender): number for corpus, number in each.items() for gender in "mf"}
+
+
+def test_splits_share_no_speaker(data):
+    rows = read_rows(data)
+    speakers = {split: {row.speaker for row in rows_of(rows, split) if row.speaker} for split in Split}
+    assert not (speakers[Split.DEV] | speakers[Split.REPORT]) & {row.speaker for row in training_rows(rows)}
+    assert not speakers[Split.DEV] & speakers[Split.REPORT]
+    assert speakers[Split.DEV]
+    assert speakers[Split.REPORT]
+    assert all(row.caption for row in rows_of(rows, Split.SECAP))
+
+
+def test_a_second_sample_holds_no_clip_of_the_first(data, tmp_path):
+    first, second = tmp_path / "first.tsv", tmp_path / "second.tsv"
+    main(data, first, Split.REPORT, clips=40)
+    main(data, second, Split.REPORT, clips=40, seed=1, without=first)
+    files = [{line.split("\t")[0] for line in path.read_text().splitlines()[1:]} for path in (first, second)]
+    assert [len(found) for found in files] == [40, 40]
+    assert not files[0] & files[1]
