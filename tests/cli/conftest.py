@@ -12,6 +12,8 @@ from tests.cli.harness import CHINESE, Outcome, exit_code, load_mini
 from tests.mini_pair import mini_pair, write_voice
 
 Specdec = Callable[..., Outcome]
+LOAD = Captioner.load
+"""What `specdec` replaces."""
 
 
 @pytest.fixture(scope="session")
@@ -51,3 +53,10 @@ def specdec(monkeypatch, tmp_path, capfdbinary) -> Specdec:
         return Outcome(code, out, err)
 
     return run
+
+
+@pytest.fixture
+def really_loading(specdec, monkeypatch) -> Specdec:
+    """`specdec` with the real loading of models."""
+    monkeypatch.setattr(Captioner, "load", LOAD)
+    return specdec

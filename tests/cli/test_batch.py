@@ -11,6 +11,7 @@ import pytest
 from specdec_cli.captioner import Captioner
 from specdec_cli.captioning.output_file import Output
 from specdec_cli.transcript import Transcript
+from tests.cli.conftest import LOAD
 from tests.cli.harness import QUICK, Outcome, telling
 from tests.mini_pair import captioner, write_voice
 from tests.support.transcripts import read_transcripts
@@ -18,7 +19,6 @@ from tests.tiers import slow
 
 Batch = Callable[..., Outcome]
 OUTPUT = Path("out.jsonl")
-LOAD = Captioner.load  # which `specdec` has replaced
 
 
 @pytest.fixture(scope="module")

@@ -27,9 +27,6 @@ from tests.support.machine import NOBODY
 from tests.support.transcripts import read_transcripts
 from tests.tiers import few
 
-LOAD = Captioner.load  # which `specdec` has replaced
-
-
 FIGURES = {"f0_median_hz", "f0_range_st", "level_dbfs", "level_relative_db", "rate_per_s", "pause_share"}
 
 
@@ -208,9 +205,8 @@ UNREACHABLE = ("-l", "zh", "--set", f"cloud.model={NOBODY}")
 
 
 @pytest.fixture
-def edge_here(specdec, monkeypatch) -> None:
+def edge_here(really_loading, monkeypatch) -> None:
     """The mini edge is loaded as ever, and a cloud is called, after pauses of milliseconds."""
-    monkeypatch.setattr(Captioner, "load", LOAD)
     monkeypatch.setattr("specdec_cli.pairs.load_model", lambda *_, **__: mini_pair().edge)
     monkeypatch.setattr("specdec_cli.cloud.remote.PAUSE_S", 0.001)
 

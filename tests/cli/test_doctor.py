@@ -9,15 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from specdec_cli import diagnosis as doctor_module
-from specdec_cli.captioner import Captioner
 from specdec_cli.models import families
-from tests.cli.conftest import Specdec
 from tests.cli.harness import Outcome
 from tests.mini_pair import mini_pair
 from tests.support.machine import NOBODY
 from tests.support.servers import verifying
-
-LOAD = Captioner.load
 
 
 def rows(outcome: Outcome) -> dict[str, tuple[str, str]]:
@@ -28,13 +24,6 @@ def rows(outcome: Outcome) -> dict[str, tuple[str, str]]:
         if len(parts) >= 3 and parts[1] in ("ok", "warn", "fail"):
             found[parts[2]] = (parts[1], parts[3] if len(parts) > 3 else "")
     return found
-
-
-@pytest.fixture
-def really_loading(specdec, monkeypatch) -> Specdec:
-    """`specdec` with the real loading of models."""
-    monkeypatch.setattr(Captioner, "load", LOAD)
-    return specdec
 
 
 def failing(outcome: Outcome) -> dict[str, str]:

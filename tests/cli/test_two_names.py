@@ -11,6 +11,7 @@ from specdec_cli.config.decoding_schema import DecodingConfig
 from specdec_cli.config.resolve import ResolvedConfig
 from specdec_cli.errors import CheckpointError
 from specdec_cli.serve import server as serving
+from tests.cli.conftest import LOAD
 from tests.mini_pair import write_voice
 from tests.support.checkpoints import write_hub
 from tests.support.models import tiny_module
@@ -18,7 +19,6 @@ from tests.tiers import slow
 
 SHORT = ("--set", "decoding.max_new_tokens=4")
 TOKENS = DecodingConfig(max_new_tokens=4)
-LOAD = Captioner.load  # which `specdec` has replaced
 
 
 @pytest.fixture(scope="module")
