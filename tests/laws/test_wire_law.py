@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from specdec_cli.models.processor import Prompt
 from specdec_cli.types import Finished
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.checks import assert_best, parts
-from tests.laws.makers import closing_mixed_case, mixed_case
+from tests.laws.makers import closing_mixed_case, mixed_case, suggested_case
 from tests.laws.reference import assert_rounds, cloud_oracle
 from tests.laws.tolerance import most_parting, numbers
 from tests.support.servers import Running, remote_cloud, verifying
@@ -137,17 +137,9 @@ def test_a_cloud_alone_writes_what_it_would_write_here(servers, law):
 
 
 @pytest.mark.slow
-def test_settings_that_are_left_open_are_the_servers_own(servers):
+def test_settings_that_are_left_open_are_the_servers_own(over_the_wire):
     """null: as the cloud's checkpoint suggests, on either side of the wire."""
-    for number in range(75_000, 75_006):
-        case = make_case(number, mode="lossless", repetition_penalty=None, no_repeat_ngram=None, min_new_tokens=None)
-        generation = case.cloud.processor.generation
-        before = generation.repetition_penalty
-        generation.repetition_penalty = 1.7
-        try:
-            assert_wire(case, collect(far_loop(case, servers.link(case)).events()))
-        finally:
-            generation.repetition_penalty = before
+    over_the_wire("suggested", map(partial(suggested_case, mode="lossless"), numbers(75_000, 0.1)))
 
 
 @pytest.mark.slow
