@@ -212,7 +212,7 @@ class Captioner:
     def runs_of(self, recording: Recording, item: InputFile | None = None, skip: Collection[int] = ()) -> Iterator[Run]:
         """One run per piece of a recording, except those with an index in `skip`; `item` is the input that names it.
 
-        Figures and prompts are made here; each run decodes while its updates are read.
+        Figures and prompts (`Pair.prompts`) are made here; each run decodes while its updates are read.
         """
         item, count, pieces = item or InputFile(recording.path), len(recording.spans), recording.pieces(skip)
         language, instruction = item.language_and_instruction(self.config)

@@ -92,7 +92,7 @@ class Run:
         return error_transcript(**{**dict(self.started), "error": error})
 
     def updates(self, engine: Engine | None = None) -> Generator[Update]:
-        """Decodes the clip while its updates are read, see `__iter__`.
+        """Decodes the clip while its updates are read, see `__iter__`, by a loop of `Pair.new_loop`.
 
         `engine` makes the forwards together with those of other clips.
         """

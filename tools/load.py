@@ -29,7 +29,7 @@ import soundfile
 import typer
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.captioning.local import LocalBackend
+from specdec_cli.captioning.local import BatchBackend
 from specdec_cli.captioning.output_file import Task
 from specdec_cli.cli.process import prepare_process
 from specdec_cli.config import load_config
@@ -120,7 +120,7 @@ def _batch(captioner: Captioner, paths: list[Path], recordings: int) -> list[str
         for n in range(recordings):
             yield Task(InputFile(str(paths[n % len(paths)])))
 
-    for outcome in LocalBackend(captioner, batch_size=16, workers=4).outcomes(tasks(), lambda: False):
+    for outcome in BatchBackend(captioner, batch_size=16, workers=4).outcomes(tasks(), lambda: False):
         assert outcome.line is not None
         found[outcome.line.file] = outcome.line.caption
     return [found.get(str(path)) for path in paths]

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, Final
 
 from specdec_cli import interrupts
-from specdec_cli.captioning.local import LocalBackend
+from specdec_cli.captioning.local import BatchBackend
 from specdec_cli.captioning.output_file import Task
 from specdec_cli.captioning.tasks import ActorSettings, Outcome, Stopped
 from specdec_cli.config import Config
@@ -47,7 +47,7 @@ class Worker:
         if captioner.reader.cuts is not None:
             captioner.reader.cuts.expect(work.recordings)
         captioner = captioner.labelled(work.lexicon).measuring()
-        self._backend = LocalBackend(captioner, batch_size=work.batch_size, workers=work.config.runtime.readers)
+        self._backend = BatchBackend(captioner, batch_size=work.batch_size, workers=work.config.runtime.readers)
         self._stopped = False
 
     def shared(self) -> SharedFields:

@@ -141,7 +141,8 @@ class Sink:
 
 
 def caption_missing(job: Job, loader: AbstractContextManager[Backend], sink: Sink) -> None:
-    """Captions what the output of a job lacks. If that is anything, entering `loader` loads the models.
+    """Captions what the output of a job lacks. If that is anything, entering `loader` loads the models, and its `outcomes` do
+    the work.
 
     Raises:
         TranscriptError: the output holds something else, or cannot be written.

@@ -30,7 +30,7 @@ _FIRST: Final = 4  # under way until one is done, so that a first caption is soo
 _LOOK_S: Final = 0.01  # between two looks for another clip that is ready
 
 
-class LocalBackend:
+class BatchBackend:
     """Captions tasks with one captioner, several clips at a time, each in a thread; batching never changes a caption.
 
     A forward of loaded models serves several clips; a transcript counts its share of the time, by the tokens that its

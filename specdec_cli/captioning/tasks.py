@@ -29,7 +29,7 @@ WARNED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class ActorSettings:
-    """What the actors of a cluster caption with: see `Captioner.labelled` (lexicon) and `LocalBackend` (batch_size)."""
+    """What the actors of a cluster caption with: see `Captioner.labelled` (lexicon) and `BatchBackend` (batch_size)."""
 
     config: Config
     lexicon: Lexicon

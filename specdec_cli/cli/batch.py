@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated, ClassVar, Final
 
 from specdec_cli.captioning.job import Job, Sink, caption_missing
-from specdec_cli.captioning.local import LocalBackend
+from specdec_cli.captioning.local import BatchBackend
 from specdec_cli.captioning.output_file import Task
 from specdec_cli.captioning.tasks import ActorSettings, Backend, Outcome, Stopped
 from specdec_cli.cli import options
@@ -90,7 +90,7 @@ class _Counter(Sink):
 
 
 class _Together(LoadedBackend):
-    """Captions several clips at a time; `batch_size` as of `LocalBackend`."""
+    """Captions several clips at a time; `batch_size` as of `BatchBackend`."""
 
     runs_long = True
 
@@ -102,13 +102,13 @@ class _Together(LoadedBackend):
         """See `Backend`."""
         runtime = self.job.config.runtime
         flight = None if runtime.in_flight == "auto" else runtime.in_flight
-        local = LocalBackend(self.captioner, batch_size=self._size, workers=runtime.readers, in_flight=flight)
+        local = BatchBackend(self.captioner, batch_size=self._size, workers=runtime.readers, in_flight=flight)
         yield from local.outcomes(tasks, stopped)
 
 
 @contextmanager
 def _on_ray(job: Job, view: View, batch_size: int | None) -> Iterator[Backend]:
-    """Captions with the models of a Ray cluster; `batch_size` as of `LocalBackend`."""
+    """Captions with the models of a Ray cluster; `batch_size` as of `BatchBackend`."""
     from specdec_cli.captioning.cluster import cluster
 
     if (cuts := Cuts.of_config(job.config.audio)) is not None:  # what is refused here, every actor would refuse

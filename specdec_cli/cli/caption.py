@@ -42,7 +42,7 @@ class CaptionCommand(options.WatchingOptions, Recordings):
 
 
 class _OneByOne(LoadedBackend):
-    """Captions one clip after the other in a live view."""
+    """Captions one clip after the other: `prepare` makes them of a recording, `watched` decodes each in a live view."""
 
     def outcomes(self, tasks: Iterable[Task], stopped: Stopped) -> Generator[Outcome]:
         """See `Backend`. Tasks are taken in the caller's thread."""

@@ -43,7 +43,8 @@ class _Drafting:
 class LocalDrafter:
     """Proposes the blocks of one clip with a model of this process; see `Drafter`.
 
-    The first block of a clip reads its prompt and audio. A block ends with a stop id, since nothing after it could be
+    Each token is the choice from a row of `NextScores.after`; the first row of a clip costs reading its prompt and
+    audio. A block ends with a stop id, since nothing after it could be
     kept. A draft names the `top_n` most likely tokens of each position.
     """
 

@@ -118,7 +118,7 @@ class Loop:
         return self._length.enough if self.settings.adapts else None
 
     def _prefill_cloud(self) -> None:
-        """Starts the cloud's prefill before any block escalates, unless `cloud_prefill` is lazy."""
+        """Starts the cloud's prefill before any block escalates, unless `cloud_prefill` is lazy, as by default."""
         if self.verifier is None:
             return
         try:

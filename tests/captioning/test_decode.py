@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from specdec_cli.captioner import Captioner
-from specdec_cli.captioning.local import LocalBackend
+from specdec_cli.captioning.local import BatchBackend
 from specdec_cli.captioning.output_file import Task
 from specdec_cli.captioning.preparing import Prepared, prepare
 from specdec_cli.captioning.read_ahead import Take
@@ -75,7 +75,7 @@ def test_no_clip_waits_for_the_encoder_of_another(tmp_path, monkeypatch):
     edge = captioner(**QUICK)
     clips = prepared(edge, tmp_path, 4)
     encoding = Encoding(monkeypatch, clips[0])
-    ends = LocalBackend(edge, batch_size=4).decode(given(clips))
+    ends = BatchBackend(edge, batch_size=4).decode(given(clips))
     done = [next(ends).item for _ in range(3)]
     assert sorted(item.path for item in done) == [clip.run.started.file for clip in clips[1:]]
     encoding.gate.set()
@@ -89,7 +89,7 @@ def test_a_clip_whose_encoder_fails_fails_alone(tmp_path, error, monkeypatch):
     edge = captioner(**QUICK)
     clips = prepared(edge, tmp_path, 3)
     Encoding(monkeypatch, clips[1], error("no memory for it"))
-    ended = {outcome.item.path: outcome.line for outcome in LocalBackend(edge, batch_size=4).decode(given(clips))}
+    ended = {outcome.item.path: outcome.line for outcome in BatchBackend(edge, batch_size=4).decode(given(clips))}
     first, failed, last = (ended[clip.run.started.file] for clip in clips)
     assert (first.good, last.good) == (True, True)
     assert "no memory for it" in failed.error.message
@@ -125,7 +125,7 @@ def test_an_abandoned_batch_waits_for_no_cloud(tmp_path, monkeypatch):
         monkeypatch.setattr(Connection, "exchange", silent)
         started = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            list(LocalBackend(far, batch_size=4).decode(interrupted))
+            list(BatchBackend(far, batch_size=4).decode(interrupted))
         assert time.monotonic() - started < 120
 
 
@@ -139,7 +139,7 @@ def test_a_finished_clip_is_not_kept(tmp_path, monkeypatch):
         kept.append(weakref.ref(session))
 
     monkeypatch.setattr(Session, "__init__", making)
-    ends = LocalBackend(ours, batch_size=2).decode(given(prepared(ours, tmp_path, 6)))
+    ends = BatchBackend(ours, batch_size=2).decode(given(prepared(ours, tmp_path, 6)))
     alive = []
     gc.disable()  # nothing may wait for the collector: a batch of hours would grow until it runs
     try:
