@@ -141,8 +141,7 @@ class Sink:
 
 
 def caption_missing(job: Job, loader: AbstractContextManager[Backend], sink: Sink) -> None:
-    """Captions what the output of a job lacks. If that is anything, entering `loader` loads the models, and its `outcomes` do
-    the work.
+    """Captions what the output of a job lacks, if anything: entering `loader` loads the models, its `outcomes` decode.
 
     Raises:
         TranscriptError: the output holds something else, or cannot be written.
