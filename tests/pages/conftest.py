@@ -40,5 +40,5 @@ def long(tmp_path_factory) -> Path:
     """A recording of several pieces: voices with pauses between them."""
     pause = np.zeros(RATE, np.float32)
     path = tmp_path_factory.mktemp("long") / "long talk.wav"
-    soundfile.write(path, np.concatenate([each for seed in range(12) for each in (voice(seed, 2.5), pause)]), RATE)
+    soundfile.write(path, np.concatenate([each for seed in range(9) for each in (voice(seed, 2.5), pause)]), RATE)
     return path
