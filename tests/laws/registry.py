@@ -61,7 +61,7 @@ LAWS: Final[dict[str, Law]] = {
     "reference": Law(gated_case, reference_law, 40_040, 0.42, occur.verdicts_of_every_kind, ways=EVERY),
     "reference, sampled": Law(sampled_hybrid_case, reference_law, 50_000, 0.16),
     "reference, k auto": Law(auto_case, reference_law, 55_000, 0.12, occur.lengths_that_pay),
-    "reference, everything": Law(mixed_case, reference_law, 57_500, 0.5, occur.everything, ways=EVERY),
+    "reference, everything": Law(mixed_case, reference_law, 57_500, 0.85, occur.everything, ways=EVERY),
     "reference, deferred": Law(deferred_case, reference_law, 70_000, 0.16, occur.clips_asleep_and_awake),
     # the same random numbers on cache-free distributions give the same rounds
     "sampling": Law(sampled_case, reference_law, 140_000, 0.3, ways=EVERY),
