@@ -116,7 +116,7 @@ def test_a_signal_keeps_whole_lines_and_gives_the_terminal_back(recordings, tmp_
     assert 0 <= len(outcome.lines) - len(transcripts) <= 1
     assert "\x1b" not in outcome.out
     after = ESCAPE.sub("", shown[shown.rindex(SHOW) :])
-    counted = re.search(r"(\d+) captioned.*\n.*captions are in ", after)
+    counted = re.search(r"(\d+) captioned.*\n.*captions are in\s", after)
     assert counted, after
     assert ("interrupted" in after) == (number == signal.SIGINT)
     assert 0 <= len(transcripts) - int(counted[1]) <= 1
