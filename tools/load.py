@@ -137,10 +137,9 @@ def _ask(port: int, paths: list[Path], requests: int, leaving: int, at_a_time: i
 
     def one(n: int) -> tuple[str | None, bool]:
         vanishes, recording = bool(every) and n % every == 0, n % len(paths)
-        if vanishes and n // every % 2 == 0:
-            _vanish(port, streams[recording], begun=True)
-        elif vanishes:
-            _vanish(port, whole[recording], begun=False)
+        if vanishes:
+            begun = n // every % 2 == 0
+            _vanish(port, (streams if begun else whole)[recording], begun=begun)
         own.connection = getattr(own, "connection", None) or HTTPConnection("127.0.0.1", port, timeout=600)
         try:
             _send(own.connection, whole[recording])

@@ -12,7 +12,6 @@ from contextlib import aclosing, asynccontextmanager, closing, contextmanager, n
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from io import FileIO
-from itertools import repeat
 from pathlib import Path
 from typing import Final, cast
 
@@ -175,7 +174,8 @@ class Captions:
         try:
             async with (self._reading_long if wanted.is_long else self._reading).turn(client):
                 runs, run, count = await in_thread(self._pool, partial(self._begun, wanted), file.end)
-            for later in (False, *repeat(True, count - 1)):
+            for number in range(count):
+                later = number > 0
                 if later:
                     async with self._reading.turn(client, later=True):
                         run = await in_thread(self._pool, partial(next, runs), file.end)
