@@ -3,12 +3,12 @@
 The shipped checkpoints are ordinary Qwen2.5-Omni thinker folders. CONTRIBUTING.md has the commands in their order.
 
 Every command reads clips from a folder DIR by its `labels.tsv`, tab-separated and without quotes, a line a clip. An
-empty cell is unknown. Its columns:
+empty cell is unknown. The columns that are read:
 
-    file, corpus, lang, speaker     path below DIR; ravdess, cremad, nemo, emodb (trained on), casia, secap; zh, en, ...
+    file, corpus, speaker           path below DIR; ravdess, cremad, nemo, emodb (trained on), casia, secap
     emotion                         what was meant: neutral, calm, happiness, sadness, anger, fear, disgust, surprise
-    heard, heard_share              CREMA-D: what most listeners heard, and how many of them (0 to 1)
-    dur, text, caption              seconds; what is said; what a person wrote of the voice (SECap)
+    heard                           CREMA-D: what most listeners heard
+    caption                         what a person wrote of the voice (SECap)
     gender                          m, f
     f0_hz, f0_range_st              median of F0; its 10th to 90th percentile, semitones
     level_dbfs, rate_syl_s, pause_ratio   of active speech; syllables a second of it; share of pauses within it

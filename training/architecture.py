@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import torch
 from transformers import Qwen2_5OmniThinkerConfig, Qwen2_5OmniThinkerForConditionalGeneration
@@ -34,21 +34,26 @@ SEED: Final = Side("seed", tower_layers=6, hidden=192, layers=2, ffn=512, vocabu
 SIDES: Final = {side.name: side for side in (EDGE, CLOUD)}
 
 
+def audio_config(layers: int, output: int) -> dict[str, Any]:
+    """Settings of an audio tower of Whisper base's sizes with `layers` layers, whose `proj` gives `output` values."""
+    return {
+        "num_mel_bins": 80,
+        "d_model": TOWER_WIDTH,
+        "encoder_layers": layers,
+        "encoder_attention_heads": TOWER_HEADS,
+        "encoder_ffn_dim": TOWER_FFN,
+        "max_source_positions": MAX_AUDIO_FRAMES,
+        "n_window": MAX_AUDIO_FRAMES,
+        "output_dim": output,
+        "dropout": 0.0,
+    }
+
+
 def thinker_config(side: Side, vocabulary: dict[str, int]) -> Qwen2_5OmniThinkerConfig:
     """Configuration of `side`; `vocabulary` is the tokenizer's, from token to id."""
     multiple = side.vocabulary_multiple
     return Qwen2_5OmniThinkerConfig(
-        audio_config={
-            "num_mel_bins": 80,
-            "d_model": TOWER_WIDTH,
-            "encoder_layers": side.tower_layers,
-            "encoder_attention_heads": TOWER_HEADS,
-            "encoder_ffn_dim": TOWER_FFN,
-            "max_source_positions": MAX_AUDIO_FRAMES,
-            "n_window": MAX_AUDIO_FRAMES,
-            "output_dim": side.hidden,
-            "dropout": 0.0,
-        },
+        audio_config=audio_config(side.tower_layers, side.hidden),
         vision_config={
             "depth": 1,
             "hidden_size": 16,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from specdec_cli.audio.prosody import HOP, speech_activity
-from training.corpus import SAMPLE_RATE, Waveform
+from training.corpus import SAMPLE_RATE, Waveform, read_audio, to_pcm
 from training.labels import Measures
 from training.tempo import change_tempo
 from training.timbre import alpha_ratio_db
@@ -19,6 +20,11 @@ LONGEST: Final = 30 * SAMPLE_RATE
 SPEEDS: Final = (0.87, 1.15)
 TEMPOS: Final = (0.7, 1.5)
 LEVELS_DBFS: Final = (-42.0, -12.0)
+CROP: Final = 0.06
+RESAMPLE: Final = 0.7
+LEVEL: Final = 0.6
+NOISE: Final = 0.3
+"""Probabilities of the other kinds of change."""
 SHARES: Final = {"cremad": 0.4, "ravdess": 0.2, "nemo": 0.2, "emodb": 0.09, "synthetic": 0.11}
 """Of draws by corpus. CREMA-D has most of the speakers, EmoDB the fewest clips, and synthetic voices say
 nothing about emotion."""
@@ -28,7 +34,7 @@ nothing about emotion."""
 class Source:
     """A clip to draw from. `emotion`: soft target, empty when unknown; `emotion_weight`: how much its loss counts."""
 
-    key: str
+    path: Path
     corpus: str
     speaker: str
     measures: Measures
@@ -43,12 +49,15 @@ class Source:
         likeliest = max(self.emotion, key=lambda name: self.emotion[name])
         return likeliest, self.emotion[likeliest] == 1.0
 
+    def read(self) -> Waveform:
+        """The clip, rounded to 16 bits, as the shipped weights were trained on it."""
+        return to_pcm(read_audio(self.path)).astype(np.float32) / 32768.0
+
 
 @dataclass(frozen=True)
 class Example:
     """One training example: what the models encode, and its labels."""
 
-    corpus: str
     waveform: Waveform
     measures: Measures
     emotion: Mapping[str, float]
@@ -57,19 +66,15 @@ class Example:
 
 @dataclass(frozen=True)
 class Plan:
-    """Probabilities of each kind of change. `longest_s`: joined clips are drawn up to this length;
-    `cut_s`: what exceeds it is cut off unless the clip was joined."""
+    """Probabilities of the kinds of change that towers and decoders take differently. `longest_s`: joined clips are
+    drawn up to this length; `cut_s`: what exceeds it is cut off unless the clip was joined."""
 
-    join: float = 0.15
-    crop: float = 0.06
-    resample: float = 0.7
-    level: float = 0.6
-    noise: float = 0.3
-    trim: float = 0.3
-    pad: float = 0.15
-    tempo: float = 0.0
-    longest_s: float = 12.0
-    cut_s: float = 30.0
+    join: float
+    trim: float
+    pad: float
+    tempo: float
+    longest_s: float
+    cut_s: float
 
 
 class Pool:
@@ -98,25 +103,24 @@ class Pool:
         return alike[int(rng.integers(len(alike)))]
 
 
-def draw_example(rng: np.random.Generator, pool: Pool, read: Callable[[str], Waveform], plan: Plan) -> Example:
+def draw_example(rng: np.random.Generator, pool: Pool, plan: Plan) -> Example:
     """Draw a clip (or several of one speaker and emotion), change it as `plan` says and measure it again."""
     sources = [pool.draw(rng)]
+    pieces = [sources[0].read()]
     if rng.random() < plan.join:
         wanted = rng.uniform(3.0, plan.longest_s) * SAMPLE_RATE
-        total = len(read(sources[0].key))
-        while total < wanted and len(sources) < 8:
+        while sum(map(len, pieces)) < wanted and len(pieces) < 8:
             sources.append(pool.draw_alike(rng, sources[0]))
-            total += len(read(sources[-1].key))
-    pieces = [read(source.key) for source in sources]
-    return change(rng, sources, pieces, plan)
+            pieces.append(sources[-1].read())
+    return _change(rng, sources, pieces, plan)
 
 
-def change(rng: np.random.Generator, sources: Sequence[Source], pieces: Sequence[Waveform], plan: Plan) -> Example:
+def _change(rng: np.random.Generator, sources: Sequence[Source], pieces: Sequence[Waveform], plan: Plan) -> Example:
     """Apply `plan` to the clips `pieces` of `sources`, joined in this order."""
-    speed = rng.uniform(*SPEEDS) if rng.random() < plan.resample else 1.0
+    speed = rng.uniform(*SPEEDS) if rng.random() < RESAMPLE else 1.0
     pieces = [_resample(piece, speed) for piece in pieces]
     tempo = 1.0
-    if plan.tempo and rng.random() < plan.tempo:
+    if rng.random() < plan.tempo:
         tempo = rng.uniform(*TEMPOS)
         pieces = [change_tempo(piece, tempo) for piece in pieces]
     speaking = [speech_activity(piece).speaking_s for piece in pieces]
@@ -125,14 +129,14 @@ def change(rng: np.random.Generator, sources: Sequence[Source], pieces: Sequence
         pieces = [_trim(piece) for piece in pieces]
     longest = LONGEST if len(pieces) > 1 else int(plan.cut_s * SAMPLE_RATE)
     waveform = np.concatenate(pieces)[:longest]
-    if rng.random() < plan.crop and len(waveform) > SAMPLE_RATE:
+    if rng.random() < CROP and len(waveform) > SAMPLE_RATE:
         size = int(rng.uniform(1.0, 1.6) * SAMPLE_RATE)
         start = int(rng.integers(0, max(1, len(waveform) - size)))
         waveform = waveform[start : start + size]
     if rng.random() < plan.pad:
         waveform = np.pad(waveform, [int(rng.uniform(0.0, 0.5) * SAMPLE_RATE) for _ in range(2)])[:LONGEST]
     activity = speech_activity(waveform)
-    if rng.random() < plan.level:
+    if rng.random() < LEVEL:
         waveform = _gain(waveform, rng.uniform(*LEVELS_DBFS) - activity.level_dbfs)
         activity = speech_activity(waveform)
     rate = measures.rate_syl_s
@@ -146,11 +150,10 @@ def change(rng: np.random.Generator, sources: Sequence[Source], pieces: Sequence
         pause_ratio=activity.pause_ratio,
         alpha_ratio_db=alpha_ratio_db(waveform, activity.active),
     )
-    if rng.random() < plan.noise:
+    if rng.random() < NOISE:
         noise_dbfs = activity.level_dbfs - rng.uniform(15.0, 40.0)
         waveform = waveform + (10 ** (noise_dbfs / 20) * rng.standard_normal(len(waveform))).astype(np.float32)
     return Example(
-        corpus=sources[0].corpus,
         waveform=np.clip(waveform, -1.0, 1.0).astype(np.float32),
         measures=measures,
         emotion=_mean_emotion(sources),

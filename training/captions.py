@@ -1,4 +1,4 @@
-"""Captions: from class names to text in both languages and three styles, and back from text to class names."""
+"""Captions: from class names to text in both languages and three styles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from specdec_cli.labels import Lexicon
 from specdec_cli.prompts import Language, Style
+from training.labels import CLASSES
 
 WORDS: Final[dict[Language, dict[str, dict[str, str]]]] = {
     "zh": {
@@ -28,24 +30,7 @@ WORDS: Final[dict[Language, dict[str, dict[str, str]]]] = {
             "surprised": "惊讶",
         },
     },
-    "en": {
-        "voice": {"male": "male", "female": "female"},
-        "rate": {"slow": "slow", "moderate": "moderate", "fast": "fast"},
-        "pitch": {"low": "low", "medium": "medium", "high": "high"},
-        "range": {"flat": "flat", "lively": "lively"},
-        "volume": {"soft": "soft", "normal": "normal", "loud": "loud"},
-        "pauses": {"few": "few", "many": "many"},
-        "timbre": {"mellow": "mellow", "balanced": "balanced", "bright": "bright"},
-        "emotion": {
-            "neutral": "neutral",
-            "happy": "happy",
-            "sad": "sad",
-            "angry": "angry",
-            "fearful": "fearful",
-            "disgusted": "disgusted",
-            "surprised": "surprised",
-        },
-    },
+    "en": {name: {class_: class_ for class_ in classes} for name, classes in CLASSES.items()},
 }
 """The word that names each class. A caption holds one of them for each attribute that its style mentions."""
 
@@ -83,29 +68,6 @@ TEMPLATES: Final[dict[tuple[Language, Style], str]] = {
 }
 STYLE_WEIGHTS: Final[dict[Style, float]] = {"default": 0.5, "detailed": 0.25, "concise": 0.25}
 
-_FINDERS: Final[dict[Language, dict[str, str]]] = {
-    "zh": {
-        "voice": "({})",
-        "rate": "语速({})",
-        "pitch": "音调({})",
-        "range": "起伏({})",
-        "volume": "音量({})",
-        "pauses": "停顿({})",
-        "timbre": "音色是({})",
-        "emotion": "情绪是?({})",
-    },
-    "en": {
-        "voice": r"\b({}) voice",
-        "rate": r"\b({}) pace",
-        "pitch": r"\b({}) pitch",
-        "range": r"\b({}) intonation",
-        "volume": r"\b({}) volume",
-        "pauses": r"\b({}) pauses",
-        "timbre": r"\b({}) timbre",
-        "emotion": r"\b(?:sounds|sounding|emotion is) ({})\b",
-    },
-}
-
 
 @dataclass(frozen=True)
 class Caption:
@@ -134,20 +96,14 @@ def attributes_of(language: Language, style: Style) -> tuple[str, ...]:
     return tuple(re.findall(r"\{(\w+)\}", TEMPLATES[language, style]))
 
 
-def parse(text: str, language: Language) -> dict[str, str]:
-    """Class names found in `text`, of any style; attributes that are not found are left out."""
-    found: dict[str, str] = {}
-    for attribute, finder in _FINDERS[language].items():
-        names = {word: name for name, word in WORDS[language][attribute].items()}
-        if match := re.search(finder.format("|".join(names)), text):
-            found[attribute] = names[match.group(1)]
-    return found
+def classes_in(text: str, language: Language) -> dict[str, str]:
+    """The classes that `text` names, by attribute, as specdec reads them."""
+    return {name: class_ for name, class_ in Lexicon.shipped().labels(text, language).items() if class_ is not None}
 
 
 def is_well_formed(text: str, language: Language, style: Style) -> bool:
     """Whether `text` is exactly a caption that `compose` can write."""
-    classes = parse(text, language)
     try:
-        return compose(classes, language, style).text == text.strip()
+        return compose(classes_in(text, language), language, style).text == text.strip()
     except KeyError:
         return False

@@ -15,9 +15,8 @@ import typer
 
 from training import WEIGHTS
 from training.architecture import SIDES
-from training.decoder_training import RECIPES, DecoderRecipe
-from training.encoder_training import TOWER_RECIPES, EncoderRecipe
 from training.labels import PROSODY
+from training.recipes import RECIPES, TOWER_RECIPES, Recipe
 
 
 def _shapes() -> str:
@@ -28,7 +27,7 @@ def _shapes() -> str:
     return "\n".join(lines)
 
 
-def _settings(recipe: EncoderRecipe | DecoderRecipe) -> str:
+def _settings(recipe: Recipe) -> str:
     return ", ".join(f"{name} {value}" for name, value in asdict(recipe).items())
 
 
@@ -78,9 +77,6 @@ def _figures(results: dict[str, dict[str, Any]]) -> str:
     for seconds in lengths:
         row_values = " | ".join(_shown(side["well_formed_by_duration_s"][seconds]) for side in sides)
         lines.append(f"| well-formed at {seconds} s, all languages and styles | {row_values} |")
-    lines.append(
-        "| decoder step, ms (one CPU thread) | " + " | ".join(_shown(side["step_ms"]) for side in sides) + " |"
-    )
     for corpus in ("secap", "casia"):
         for name in sides[0].get(corpus, {}):
             values = [side[corpus][name] for side in sides]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -16,8 +16,6 @@ from transformers import (
 
 from training.captions import fixed_words
 from training.features import MEL_BINS
-
-IGNORED_PREFIX: Final = "visual."
 
 
 def save_checkpoint(
@@ -56,7 +54,7 @@ def load_checkpoint(folder: Path) -> Qwen2_5OmniThinkerForConditionalGeneration:
         folder, dtype=torch.float32, output_loading_info=True
     )
     model, info = loaded
-    wrong = [key for key in info["missing_keys"] if IGNORED_PREFIX not in key]
+    wrong = [key for key in info["missing_keys"] if "visual." not in key]
     wrong += list(info["unexpected_keys"]) + list(info["mismatched_keys"])
     if wrong:
         raise ValueError(f"{folder}: weights do not fit: {wrong}")

@@ -8,8 +8,8 @@ so each branch is computed exactly as if it stood alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,30 +22,14 @@ from training.captions import STYLE_WEIGHTS, WORDS, attributes_of
 from training.dialogue import Dialogue
 from training.feature_cache import Encoded
 from training.labels import CLASSES
+from training.recipes import DecoderRecipe
 
 PADDING: Final = -1
-BALANCED: Final = ("rate",)
 EMPHASISED: Final = ("pitch", "range")
+LONGEST_MASK: Final = 0.15
+"""Of a clip, that one stretch may hide."""
 _KINDS: Final[list[tuple[Language, Style]]] = [(language, style) for language in WORDS for style in STYLE_WEIGHTS]
 _KIND_WEIGHTS: Final = [STYLE_WEIGHTS[style] / len(WORDS) for _, style in _KINDS]
-
-
-@dataclass(frozen=True)
-class Weights:
-    """Loss weights: of tokens that name no attribute and of the emotion word; other attribute words weigh 1."""
-
-    scaffold: float
-    emotion: float
-    balance: dict[str, dict[str, float]] = field(default_factory=dict)
-    """By attribute and class, for rare classes to count more; 1 where not given."""
-
-
-@dataclass(frozen=True)
-class Noise:
-    """Disturbance of the tower states: noise up to `scale` standard deviations, time masks up to `mask` of a clip."""
-
-    scale: float
-    mask: float = 0.15
 
 
 @dataclass(frozen=True)
@@ -74,28 +58,21 @@ def branch_mask(branches: torch.Tensor) -> torch.Tensor:
 
 
 class Collator:
-    """Turns encoded examples into batches."""
+    """Turns encoded examples into batches. `balance`: loss weights by attribute and class, 1 where not given."""
 
     def __init__(
         self,
         model: Qwen2_5OmniThinkerForConditionalGeneration,
         dialogue: Dialogue,
-        captions: int,
-        weights: Weights,
-        noise: Noise,
-        smoothing: float,
+        recipe: DecoderRecipe,
+        balance: Mapping[str, Mapping[str, float]],
     ) -> None:
         self.model = model
         self.dialogue = dialogue
-        self.captions = captions
-        self.weights = weights
-        self.noise = noise
-        self.smoothing = smoothing
+        self.recipe = recipe
+        self.balance = balance
         self._words: dict[Language, torch.Tensor] = {
-            language: torch.tensor(
-                list(dialogue.word_ids("emotion", WORDS[language]["emotion"], language == "en").values())
-            )
-            for language in WORDS
+            language: torch.tensor(dialogue.emotion_ids(language)) for language in WORDS
         }
 
     def __call__(self, examples: Sequence[Encoded], rng: np.random.Generator, generator: torch.Generator) -> Batch:
@@ -119,15 +96,15 @@ class Collator:
     def _row(self, example: Encoded, rng: np.random.Generator, generator: torch.Generator) -> Batch:
         """One clip with its branches, without the batch dimension."""
         tower, embed = self.model.model.audio_tower, self.model.get_input_embeddings()
-        states = disturb(example.states.float(), self.noise, rng, generator)
+        states = disturb(example.states.float(), self.recipe.noise, rng, generator)
         audio = tower.proj(tower.ln_post(states))
         before = self.dialogue.before
         prefix = len(before) + len(audio)
         tokens, branches, positions = [*before], [0] * prefix, [*range(prefix)]
         targets, weights, soft = [0] * prefix, [0.0] * prefix, {}
-        kinds = rng.choice(len(_KINDS), self.captions, replace=False, p=_KIND_WEIGHTS)
+        kinds = rng.choice(len(_KINDS), self.recipe.captions, replace=False, p=_KIND_WEIGHTS)
         target = torch.tensor([example.emotion.get(name, 0.0) for name in CLASSES["emotion"]])
-        target = target * (1.0 - self.smoothing) + self.smoothing / len(target)
+        target = target * (1.0 - self.recipe.smoothing) + self.recipe.smoothing / len(target)
         for branch, kind in enumerate(kinds.tolist(), start=1):
             language, style = _KINDS[kind]
             classes, known = self._classes(example, language, style, rng)
@@ -170,15 +147,15 @@ class Collator:
 
     def _weight(self, name: str, classes: dict[str, str], known: set[str], example: Encoded) -> float:
         if not name:
-            return self.weights.scaffold
+            return self.recipe.scaffold
         if name not in known:
             return 0.0
         if name == "emotion":
-            return self.weights.emotion * example.emotion_weight
-        return self.weights.balance.get(name, {}).get(classes[name], 1.0)
+            return self.recipe.emotion * example.emotion_weight
+        return self.balance.get(name, {}).get(classes[name], 1.0)
 
 
-def class_balance(examples: Sequence[Encoded], emphasis: float = 1.0) -> dict[str, dict[str, float]]:
+def class_balance(examples: Sequence[Encoded], emphasis: float) -> dict[str, dict[str, float]]:
     """Weights of the rate classes: the inverse root of each class's share, relative to equal shares, 0.5 to 2.
 
     Only rate is balanced: its shares follow the corpora (English is slow in them), not how people speak.
@@ -187,25 +164,19 @@ def class_balance(examples: Sequence[Encoded], emphasis: float = 1.0) -> dict[st
         examples: what is trained on.
         emphasis: factor on the words of rate, pitch and range, which are learned last.
     """
-    balance: dict[str, dict[str, float]] = {}
-    if emphasis != 1.0:
-        balance = {name: dict.fromkeys(CLASSES[name], emphasis) for name in EMPHASISED}
-    for name in BALANCED:
-        counts = Counter(example.classes[name] for example in examples if name in example.classes)
-        equal = counts.total() / max(1, len(CLASSES[name]))
-        balance[name] = {
-            label: emphasis * float(np.clip((equal / count) ** 0.5, 0.5, 2.0)) for label, count in counts.items()
-        }
-    return balance
+    counts = Counter(example.classes["rate"] for example in examples if "rate" in example.classes)
+    equal = counts.total() / len(CLASSES["rate"])
+    rates = {label: emphasis * float(np.clip((equal / count) ** 0.5, 0.5, 2.0)) for label, count in counts.items()}
+    return {"rate": rates} | {name: dict.fromkeys(CLASSES[name], emphasis) for name in EMPHASISED}
 
 
-def disturb(states: torch.Tensor, noise: Noise, rng: np.random.Generator, generator: torch.Generator) -> torch.Tensor:
-    """Gaussian noise on half of the clips, and 0-2 stretches of time set to the clip's mean state."""
+def disturb(states: torch.Tensor, noise: float, rng: np.random.Generator, generator: torch.Generator) -> torch.Tensor:
+    """Gaussian noise, up to `noise` standard deviations, on half of the clips; 0-2 stretches set to the mean state."""
     if rng.random() < 0.5:
-        scale = rng.uniform(0.0, noise.scale) * float(states.std())
+        scale = rng.uniform(0.0, noise) * float(states.std())
         states = states + scale * torch.randn(states.shape, generator=generator)
     for _ in range(int(rng.integers(0, 3))):
-        width = int(rng.uniform(0.0, noise.mask) * len(states))
+        width = int(rng.uniform(0.0, LONGEST_MASK) * len(states))
         start = int(rng.integers(0, len(states) - width))
         states[start : start + width] = states.mean(dim=0)
     return states

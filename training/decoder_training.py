@@ -2,61 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
 from torch import nn
 from transformers import Qwen2_5OmniThinkerForConditionalGeneration as Thinker
 
-from training.architecture import CLOUD, EDGE, SEED
-from training.collate import Batch, Collator, Noise, Weights, branch_mask, class_balance
+from training.collate import Batch, Collator, branch_mask, class_balance
 from training.dialogue import Dialogue
-from training.encoder_training import warm_cosine
 from training.feature_cache import Encoded
-from training.state import Average, load_state, save_state
+from training.recipes import DecoderRecipe
+from training.state import take_steps
 
 TOKENS_AT_ONCE: Final = 10_000
 TEXT_TOKENS: Final = 150
 """Prompts and captions of an example, roughly: for packing batches only."""
-
-
-@dataclass(frozen=True)
-class DecoderRecipe:
-    """Hyperparameters.
-
-    `captions`: different instructions answered for each clip in a step; `scaffold` and `emotion`: weights of words that
-    name no attribute and of the emotion's; `prosody`: factor on the words of rate, pitch and range; `distilled`: share
-    of the loss that a teacher gives.
-    """
-
-    epochs: int
-    batch: int = 24
-    rate: float = 1.2e-3
-    weight_decay: float = 0.05
-    warm_up: int = 60
-    captions: int = 3
-    scaffold: float = 0.2
-    emotion: float = 4.0
-    smoothing: float = 0.06
-    prosody: float = 2.0
-    noise: float = 0.1
-    dropout: float = 0.1
-    distilled: float = 0.0
-    average: float = 0.99
-    save_every: int = 50
-    seed: int = 7
-
-
-RECIPES: Final = {
-    SEED: DecoderRecipe(epochs=2),
-    CLOUD: DecoderRecipe(epochs=2, rate=8e-4),
-    EDGE: DecoderRecipe(epochs=3, distilled=0.5),
-}
-"""Edge and cloud start from the seed's decoder, which is not shipped, and the edge is taught by the cloud."""
 
 
 class Teacher:
@@ -135,7 +98,7 @@ def plan_batches(lengths: Sequence[int], recipe: DecoderRecipe) -> list[list[int
     return steps
 
 
-def trained_parameters(model: Thinker) -> dict[str, torch.Tensor]:
+def trained_parameters(model: Thinker) -> dict[str, nn.Parameter]:
     """What decoder training changes: everything but the tower's convolutions and layers."""
     frozen = ("model.audio_tower.conv", "model.audio_tower.layers", "model.audio_tower.audio_bos")
     return {name: value for name, value in model.named_parameters() if not name.startswith(frozen)}
@@ -147,74 +110,34 @@ def train_decoder(
     examples: Sequence[Encoded],
     recipe: DecoderRecipe,
     state_path: Path,
-    report: Callable[[int, int, dict[str, float]], Any],
+    report: Callable[[int, dict[str, float]], None],
     teacher: Teacher | None = None,
 ) -> None:
     """Train `model` in place, ending with averaged weights. Resumes from `state_path`. With a share `distilled` it
     needs the `teacher`."""
     parameters = trained_parameters(model)
-    optimiser = torch.optim.AdamW(
-        parameters.values(), lr=recipe.rate, betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=True
-    )
     steps = plan_batches([len(example.states) for example in examples], recipe)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: warm_cosine(step, recipe.warm_up, len(steps)))
-    average = Average(parameters, recipe.average)
-    collate = [
-        Collator(
-            side,
-            dialogue,
-            recipe.captions,
-            Weights(recipe.scaffold, recipe.emotion, class_balance(examples, recipe.prosody)),
-            Noise(recipe.noise),
-            recipe.smoothing,
-        )
-        for side in ((model, teacher.model) if teacher else (model,))
-    ]
-    first = 0
-    if (state := load_state(state_path)) is not None and state["recipe"] == asdict(recipe):
-        model.load_state_dict(state["model"], strict=False)
-        optimiser.load_state_dict(state["optimiser"])
-        schedule.load_state_dict(state["schedule"])
-        average.values = state["average"]
-        first = int(state["step"])
+    balance = class_balance(examples, recipe.prosody)
     sides = [model, teacher.model] if teacher else [model]
+    collate = [Collator(side, dialogue, recipe, balance) for side in sides]
+
+    def batch_of(collator: Collator, found: Sequence[Encoded], step: int) -> Batch:
+        """The step's batch, of the same captions and disturbances for every side."""
+        generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + step)
+        rng = np.random.default_rng([recipe.seed, 3, step])
+        return collator([found[index] for index in steps[step]], rng, generator)
+
+    def losses(first: int) -> Iterator[dict[str, torch.Tensor]]:
+        for step in range(first, len(steps)):
+            taught = teacher.log_probs(batch_of(collate[1], teacher.examples, step)) if teacher else None
+            batch = batch_of(collate[0], examples, step)
+            yield {"loss": caption_loss(model, batch, recipe.dropout, taught, recipe.distilled)}
+
     for side in sides:  # trains faster on a CPU than the fused attention
         side.model.language_model.set_attn_implementation("eager")
     model.train()
-    for step in range(first, len(steps)):
-        with torch.random.fork_rng():
-            torch.manual_seed(recipe.seed * 1_000_003 + step)
-
-            def batch_of(collator: Collator, found: Sequence[Encoded], step: int = step) -> Batch:
-                """The step's batch, of the same captions and disturbances for every side."""
-                generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + step)
-                rng = np.random.default_rng([recipe.seed, 3, step])
-                return collator([found[index] for index in steps[step]], rng, generator)
-
-            taught = teacher.log_probs(batch_of(collate[1], teacher.examples)) if teacher else None
-            loss = caption_loss(model, batch_of(collate[0], examples), recipe.dropout, taught, recipe.distilled)
-            torch.autograd.backward(loss)
-        nn.utils.clip_grad_norm_(list(parameters.values()), 1.0)
-        optimiser.step()
-        schedule.step()
-        optimiser.zero_grad(set_to_none=True)
-        average.update(parameters, step)
-        report(step + 1, len(steps), {"loss": float(loss.detach())})
-        if (step + 1) % recipe.save_every == 0 or step + 1 == len(steps):
-            save_state(
-                state_path,
-                {
-                    "step": step + 1,
-                    "recipe": asdict(recipe),
-                    "model": {name: value.detach() for name, value in parameters.items()},
-                    "optimiser": optimiser.state_dict(),
-                    "schedule": schedule.state_dict(),
-                    "average": average.values,
-                },
-            )
+    groups = [{"params": list(parameters.values()), "lr": recipe.rate}]
+    take_steps(recipe, len(steps), parameters, groups, losses, state_path, report)
     for side in sides:
         side.model.language_model.set_attn_implementation("sdpa")
-    with torch.no_grad():
-        for name, value in parameters.items():
-            value.copy_(average.values[name])
     model.eval()

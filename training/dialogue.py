@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from transformers import PreTrainedTokenizerFast
 
 from specdec_cli.prompts import PROMPTS, Language, Style
-from training.captions import compose
+from training.captions import WORDS, compose
 from training.tokenizer import SYSTEM
 
 
@@ -29,7 +29,6 @@ class Dialogue:
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
         self.tokenizer = tokenizer
         self.end = int(tokenizer.convert_tokens_to_ids("<|im_end|>"))
-        self.audio = int(tokenizer.convert_tokens_to_ids("<|AUDIO|>"))
         self.before = self._ids(f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n<|audio_bos|>")
         self._after = {
             key: self._ids(f"<|audio_eos|>{prompt}<|im_end|>\n<|im_start|>assistant\n")
@@ -43,10 +42,6 @@ class Dialogue:
         """Token ids between the audio and the caption."""
         return self._after[language, style]
 
-    def prompt(self, language: Language, style: Style, audio_tokens: int) -> list[int]:
-        """The whole prompt with `audio_tokens` placeholders."""
-        return [*self.before, *[self.audio] * audio_tokens, *self._after[language, style]]
-
     def answer(self, classes: Mapping[str, str], language: Language, style: Style) -> Answer:
         """The caption of `classes` as tokens."""
         caption = compose(classes, language, style)
@@ -57,12 +52,7 @@ class Dialogue:
         ]
         return Answer([*encoded["input_ids"], self.end], [*attributes, ""])
 
-    def word_ids(self, attribute: str, words: Mapping[str, str], spaced: bool) -> dict[str, int]:
-        """Token id of each class's word. Raises `ValueError` if a word is not one token."""
-        found: dict[str, int] = {}
-        for name, word in words.items():
-            ids = self._ids(" " + word if spaced else word)
-            if len(ids) != 1:
-                raise ValueError(f"the {attribute} word {word!r} is {len(ids)} tokens, not one")
-            found[name] = ids[0]
-        return found
+    def emotion_ids(self, language: Language) -> list[int]:
+        """Token id of each emotion's word. Raises `ValueError` if a word is not one token."""
+        words = [f" {word}" if language == "en" else word for word in WORDS[language]["emotion"].values()]
+        return [id_ for (id_,) in map(self._ids, words)]

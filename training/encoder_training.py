@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -14,14 +13,13 @@ from torch import nn
 from torch.nn import functional
 from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniAudioEncoder
 
-from training.architecture import CLOUD, EDGE
 from training.augment import Example, Plan, Pool, draw_example
-from training.corpus import Waveform
 from training.f0_channel import find_channel, open_channel, protect, read_f0
 from training.f0_targets import OUTPUTS, f0_loss
 from training.features import log_mel
 from training.labels import ATTRIBUTES, CLASSES, classify
-from training.state import Average, load_state, save_state
+from training.recipes import EncoderRecipe
+from training.state import take_steps
 from training.tower import encode, pad_mels
 
 MEASURES: Final[dict[str, tuple[float, float]]] = {
@@ -39,35 +37,6 @@ CHANNEL_CLIPS: Final = 400
 """Clips that a channel for F0 is learned from."""
 ENCODER_PLAN: Final = Plan(join=0.03, trim=0.85, pad=0.1, tempo=0.25, longest_s=5.0, cut_s=3.2)
 """Short clips: the tower's cost grows with length, and emotion shows within a few seconds."""
-
-
-@dataclass(frozen=True)
-class EncoderRecipe:
-    """Hyperparameters of the fine-tuning.
-
-    `prosody`, `measures` and `f0`: factors on their losses; emotion's counts once. `channel`: components of a channel
-    for F0 that is opened before the first step (`f0_channel`), 0 for none.
-    """
-
-    steps: int
-    batch: int = 16
-    prosody: float = 0.25
-    measures: float = 0.5
-    f0: float = 0.5
-    tower_rate: float = 2e-4
-    head_rate: float = 4e-4
-    layer_decay: float = 0.85
-    weight_decay: float = 0.05
-    warm_up: int = 60
-    channel: int = 0
-    smoothing: float = 0.1
-    average: float = 0.99
-    save_every: int = 100
-    seed: int = 7
-
-
-TOWER_RECIPES: Final = {EDGE: EncoderRecipe(steps=3000), CLOUD: EncoderRecipe(steps=2600, channel=24)}
-"""One layer hardly writes over F0; six do."""
 
 
 class AttributeHead(nn.Module):
@@ -104,14 +73,12 @@ class AttributeHead(nn.Module):
         return dict(zip(ATTRIBUTES, (*parts, emotion), strict=True)), self.measures(pooled), self.f0(normed)
 
 
-def batches(
-    seed: int, first: int, batch: int, pool: Pool, read: Callable[[str], Waveform], plan: Plan
-) -> Iterator[list[tuple[torch.Tensor, Example]]]:
+def batches(seed: int, first: int, batch: int, pool: Pool) -> Iterator[list[tuple[torch.Tensor, Example]]]:
     """Endless batches of (features, example) from number `first` on; a batch depends on `seed` and number only."""
     chunk = first // CHUNK
     while True:
         rng = np.random.default_rng([seed, chunk])
-        drawn = [draw_example(rng, pool, read, plan) for _ in range(CHUNK * batch)]
+        drawn = [draw_example(rng, pool, ENCODER_PLAN) for _ in range(CHUNK * batch)]
         drawn.sort(key=lambda example: len(example.waveform))
         order = rng.permutation(CHUNK)
         for place in range(first % CHUNK if chunk == first // CHUNK else 0, CHUNK):
@@ -198,41 +165,16 @@ def fine_tune(
     tower: Qwen2_5OmniAudioEncoder,
     head: AttributeHead,
     pool: Pool,
-    read: Callable[[str], Waveform],
     recipe: EncoderRecipe,
     state_path: Path,
     report: Callable[[int, dict[str, float]], None],
-    plan: Plan | None = None,
 ) -> None:
     """Train `tower` and `head` in place, both ending with averaged weights. Resumes from `state_path`."""
-    state = load_state(state_path)
-    if state is not None and state["recipe"] != asdict(recipe):
-        state = None
-    plan = plan or ENCODER_PLAN
-    basis = None if state is None else state.get("basis")
-    if recipe.channel and basis is None:
-        basis = _give_channel(tower, head, pool, read, recipe, plan)
+    basis = _give_channel(tower, head, pool, recipe) if recipe.channel else None
     model = nn.ModuleDict({"tower": tower, "head": head})
-    optimiser = torch.optim.AdamW(
-        parameter_groups(tower, head, recipe), betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=True
-    )
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda step: warm_cosine(step, recipe.warm_up, recipe.steps)
-    )
-    average = Average(model.state_dict(), recipe.average)
-    first = 0
-    if state is not None:
-        model.load_state_dict(state["model"])
-        optimiser.load_state_dict(state["optimiser"])
-        schedule.load_state_dict(state["schedule"])
-        average.values = state["average"]
-        first = int(state["step"])
-    source = batches(recipe.seed, first, recipe.batch, pool, read, plan)
-    model.train()
-    for step in range(first, recipe.steps):
-        examples = next(source)
-        with torch.random.fork_rng():
-            torch.manual_seed(recipe.seed * 1_000_003 + step)
+
+    def losses(first: int) -> Iterator[dict[str, torch.Tensor]]:
+        for examples in batches(recipe.seed, first, recipe.batch, pool):
             mels, lengths = pad_mels([mel for mel, _ in examples])
             with torch.autocast("cpu", torch.bfloat16):
                 states, valid = encode(tower, mels, lengths)
@@ -240,57 +182,27 @@ def fine_tune(
             logits, predicted, tokens = head(states.float(), valid)
             emotion, prosody = attribute_loss(logits, drawn, recipe.smoothing)
             measures = measure_loss(predicted, drawn)
-            loss = emotion + recipe.prosody * prosody + recipe.measures * measures
-            losses = {"emotion": emotion, "prosody": prosody, "measures": measures}
-            if recipe.f0:
-                losses["f0"] = f0_loss(tokens, [example.waveform for example in drawn], valid)
-                loss = loss + recipe.f0 * losses["f0"]
-            torch.autograd.backward(loss)
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+            f0 = f0_loss(tokens, [example.waveform for example in drawn], valid)
+            loss = emotion + recipe.prosody * prosody + recipe.measures * measures + recipe.f0 * f0
+            yield {"loss": loss, "emotion": emotion, "prosody": prosody, "measures": measures, "f0": f0}
+
+    def after() -> None:
         if basis is not None:
             protect(tower, basis)
-        schedule.step()
-        optimiser.zero_grad(set_to_none=True)
-        average.update(model.state_dict(), step)
-        report(step + 1, {name: float(loss.detach()) for name, loss in losses.items()})
-        if (step + 1) % recipe.save_every == 0 or step + 1 == recipe.steps:
-            save_state(
-                state_path,
-                {
-                    "step": step + 1,
-                    "recipe": asdict(recipe),
-                    "model": model.state_dict(),
-                    "optimiser": optimiser.state_dict(),
-                    "schedule": schedule.state_dict(),
-                    "average": average.values,
-                    "basis": basis,
-                },
-            )
-    model.load_state_dict(average.values)
+
+    model.train()
+    groups = parameter_groups(tower, head, recipe)
+    take_steps(recipe, recipe.steps, dict(model.named_parameters()), groups, losses, state_path, report, after)
     model.eval()
 
 
 def _give_channel(
-    tower: Qwen2_5OmniAudioEncoder,
-    head: AttributeHead,
-    pool: Pool,
-    read: Callable[[str], Waveform],
-    recipe: EncoderRecipe,
-    plan: Plan,
+    tower: Qwen2_5OmniAudioEncoder, head: AttributeHead, pool: Pool, recipe: EncoderRecipe
 ) -> torch.Tensor:
     """Open a channel for F0 in `tower`, let `head` read it, and give its basis."""
     rng = np.random.default_rng([recipe.seed, CHANNEL_CLIPS])
-    waveforms = [draw_example(rng, pool, read, plan).waveform for _ in range(CHANNEL_CLIPS)]
+    waveforms = [draw_example(rng, pool, ENCODER_PLAN).waveform for _ in range(CHANNEL_CLIPS)]
     channel = find_channel(tower, waveforms, recipe.channel, recipe.seed)
     open_channel(tower, channel, waveforms)
     read_f0(tower, head.norm, head.f0, waveforms, recipe.seed)
     return channel.basis
-
-
-def warm_cosine(step: int, warm_up: int, steps: int) -> float:
-    """Linear warm-up, then a cosine down to 0.02 at `steps`."""
-    if step < warm_up:
-        return (step + 1) / warm_up
-    progress = min(1.0, (step - warm_up) / max(1, steps - warm_up))
-    return 0.02 + 0.98 * 0.5 * (1.0 + math.cos(math.pi * progress))

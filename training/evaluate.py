@@ -3,136 +3,92 @@
 from __future__ import annotations
 
 import json
-import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import numpy as np
-import torch
 import typer
 
-from specdec_cli.prompts import Language, Style
+from specdec_cli import Captioner
+from specdec_cli.prompts import PROMPTS, Language, Style
 from training import CLOUD_WEIGHTS, EDGE_WEIGHTS
-from training.captioning import Captioner
-from training.captions import is_well_formed
+from training.captions import WORDS, is_well_formed
 from training.corpus import SAMPLE_RATE, Waveform, read_audio
-from training.feature_cache import encode_waveforms
 from training.labels import EVALUATION_ONLY, PROSODY, Row, dev_rows, read_rows, report_rows
-from training.scoring import DURATIONS_S, Scored, attribute_accuracy, majority, summarise
+from training.scoring import Scored, attribute_accuracy, majority, summarise
 
-LANGUAGES: Final[tuple[Language, ...]] = ("zh", "en")
-STYLES: Final[tuple[Style, ...]] = ("default", "detailed", "concise")
-CONTEXT_TOKENS: Final = 110
-"""Cached tokens at which the cost of one decoder step is measured."""
-
-
-def caption_rows(
-    captioner: Captioner, rows: Sequence[Row], read: Callable[[str], Waveform], style: Style = "default"
-) -> dict[Language, list[Scored]]:
-    """Captions of `rows` in both languages; each clip is encoded once."""
-    states = encode_waveforms(captioner.model.model.audio_tower, [read(row.file) for row in rows])
-    return {
-        language: [
-            Scored(row, language, style, text)
-            for row, text in zip(rows, captioner.caption_states(states, language, style), strict=True)
-        ]
-        for language in LANGUAGES
-    }
+DURATIONS_S: Final = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 16.0, 20.0, 25.0, 30.0)
+"""Lengths at which well-formedness is measured."""
+JOINED: Final = 10
+"""Clips of each length."""
 
 
-def well_formed_by_duration(
-    captioner: Captioner, rows: Sequence[Row], read: Callable[[str], Waveform], per_duration: int = 10
-) -> dict[str, float]:
-    """Per cent of well-formed captions (all languages and styles) of joined dev clips of each length in seconds."""
+def side(folder: Path, language: Language, style: Style = "default") -> Captioner:
+    """A side alone, without the sound."""
+    settings = {"decoding.mode": "edge", "edge.model": str(folder), "decoding.sound": []}
+    return Captioner.load("mini", settings | {"prompt.language": language, "prompt.instruction": style})
+
+
+def caption_rows(folder: Path, rows: Sequence[Row], data: Path, language: Language) -> list[Scored]:
+    """Captions of `rows` by the side in `folder`."""
+    captioner = side(folder, language)
+    return [Scored(row, language, "default", captioner.caption(data / row.file).caption or "") for row in rows]
+
+
+def well_formed_by_duration(folder: Path, rows: Sequence[Row], data: Path) -> dict[str, float]:
+    """Per cent of well-formed captions (all languages and styles) of joined clips of each length in seconds."""
     rng = np.random.default_rng(5)
     speakers = sorted({row.speaker for row in rows})
-    found: dict[str, float] = {}
+    clips = {f"{seconds:g}": list[Waveform]() for seconds in DURATIONS_S}
     for seconds in DURATIONS_S:
-        clips = []
-        for _ in range(per_duration):
+        for _ in range(JOINED):
             own = [row for row in rows if row.speaker == speakers[int(rng.integers(len(speakers)))]]
             joined: Waveform = np.zeros(0, dtype=np.float32)
             while len(joined) < seconds * SAMPLE_RATE:
-                joined = np.concatenate([joined, read(own[int(rng.integers(len(own)))].file)])
-            clips.append(joined[: int(seconds * SAMPLE_RATE)])
-        states = encode_waveforms(captioner.model.model.audio_tower, clips)
-        checks = [
-            is_well_formed(text, language, style)
-            for language in LANGUAGES
-            for style in STYLES
-            for text in captioner.caption_states(states, language, style)
-        ]
-        found[f"{seconds:g}"] = round(100.0 * sum(checks) / len(checks), 1)
-    return found
+                joined = np.concatenate([joined, read_audio(data / own[int(rng.integers(len(own)))].file)])
+            clips[f"{seconds:g}"].append(joined[: int(seconds * SAMPLE_RATE)])
+    checks: dict[str, list[bool]] = {name: [] for name in clips}
+    for language, style in PROMPTS:
+        captioner = side(folder, language, style)
+        for name, own_clips in clips.items():
+            texts = [captioner.run_samples(clip, SAMPLE_RATE).finish().caption or "" for clip in own_clips]
+            checks[name] += [is_well_formed(text, language, style) for text in texts]
+    return {name: round(100.0 * sum(found) / len(found), 1) for name, found in checks.items()}
 
 
-@torch.inference_mode()
-def step_ms(captioner: Captioner, repeats: int = 60) -> float:
-    """Median milliseconds of one decoder step (one token, `CONTEXT_TOKENS` cached), float32, one thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        decoder, head = captioner.model.model.language_model, captioner.model.lm_head
-        embed = captioner.model.get_input_embeddings()
-        cache = decoder(inputs_embeds=embed(torch.zeros(1, CONTEXT_TOKENS, dtype=torch.long))).past_key_values
-        times = []
-        for _ in range(repeats):
-            start = time.perf_counter()
-            position = torch.full((3, 1, 1), CONTEXT_TOKENS)
-            inputs = embed(torch.zeros(1, 1, dtype=torch.long))
-            head(decoder(inputs_embeds=inputs, position_ids=position, past_key_values=cache).last_hidden_state)
-            times.append((time.perf_counter() - start) * 1000.0)
-            cache.crop(-1)
-        return round(statistics.median(times[10:]), 2)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def evaluate_side(
-    captioner: Captioner, rows: Sequence[Row], read: Callable[[str], Waveform], *, report: bool
-) -> dict[str, Any]:
+def evaluate_side(folder: Path, rows: Sequence[Row], data: Path, *, report: bool) -> dict[str, Any]:
     """All figures of one side on the dev speakers, on the corpora that are for evaluation only, and with `report` on
     the report speakers."""
     dev = dev_rows(rows)
     splits = {"dev": dev, "report": report_rows(rows)} if report else {"dev": dev}
     figures: dict[str, Any] = {
-        name: {language: summarise(scored) for language, scored in caption_rows(captioner, part, read).items()}
+        name: {language: summarise(caption_rows(folder, part, data, language)) for language in WORDS}
         for name, part in splits.items()
     }
-    figures["well_formed_by_duration_s"] = well_formed_by_duration(captioner, dev, read)
+    figures["well_formed_by_duration_s"] = well_formed_by_duration(folder, dev, data)
     for corpus in EVALUATION_ONLY:
         part = [row for row in rows if row.corpus == corpus]
-        if part:
-            scored = caption_rows(captioner, part, read)["zh"]
-            figures[corpus] = {
-                name: {"accuracy": attribute_accuracy(scored, name), "majority": majority(part, name)}
-                for name in (*PROSODY, "emotion")
-                if majority(part, name) is not None
-            }
-            figures[corpus]["well_formed"] = summarise(scored)["well_formed"]
-    figures["step_ms"] = step_ms(captioner)
+        scored = caption_rows(folder, part, data, "zh")
+        figures[corpus] = {
+            name: {"accuracy": attribute_accuracy(scored, name), "majority": majority(part, name)}
+            for name in (*PROSODY, "emotion")
+            if majority(part, name) is not None
+        }
+        figures[corpus]["well_formed"] = summarise(scored)["well_formed"]
     return figures
 
 
 def main(
     data: Annotated[Path, typer.Option(help="Folder with labels.tsv and the clips.")],
-    modes: Annotated[str, typer.Option(help="Comma-separated: edge, cloud.")] = "edge,cloud",
-    edge: Annotated[Path, typer.Option(help="Checkpoint of the edge.")] = EDGE_WEIGHTS,
-    cloud: Annotated[Path, typer.Option(help="Checkpoint of the cloud.")] = CLOUD_WEIGHTS,
     report: Annotated[bool, typer.Option(help="Report speakers too, when nothing is left to be chosen.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write all figures to this JSON file.")] = None,
 ) -> None:
-    """Accuracy per attribute, emotion per corpus, well-formedness by duration and the cost of a decoder step."""
+    """Accuracy per attribute, emotion per corpus, and well-formedness by duration."""
     rows = read_rows(data)
-    folders = {"edge": edge, "cloud": cloud}
-    unknown = set(modes.split(",")) - set(folders)
-    if unknown:
-        raise typer.BadParameter(f"unknown modes: {', '.join(sorted(unknown))}")
     results = {
-        mode: evaluate_side(Captioner.load(folders[mode]), rows, lambda key: read_audio(data / key), report=report)
-        for mode in modes.split(",")
+        name: evaluate_side(folder, rows, data, report=report)
+        for name, folder in (("edge", EDGE_WEIGHTS), ("cloud", CLOUD_WEIGHTS))
     }
     text = json.dumps(results, indent=1, ensure_ascii=False)
     print(text)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
+from rich.progress import track
 from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniAudioEncoder
 
-from training.augment import Example, Plan, Pool, draw_example
+from training.augment import Plan, Pool, draw_example
 from training.corpus import Waveform
 from training.features import HOP, log_mel
-from training.labels import Measures, classify
+from training.labels import classify
 from training.state import load_state, save_state
 from training.tower import encode, pad_mels
 
@@ -24,7 +25,7 @@ CHUNK: Final = 256
 """Examples in a file; a file is the unit of resuming."""
 FRAMES_AT_ONCE: Final = 9000
 """Mel frames of a batch, padding included."""
-DECODER_PLAN: Final = Plan(join=0.12, crop=0.06, trim=0.5, pad=0.15, tempo=0.3, longest_s=30.0)
+DECODER_PLAN: Final = Plan(join=0.12, trim=0.5, pad=0.15, tempo=0.3, longest_s=30.0, cut_s=30.0)
 """Often with another tempo, so that rate cannot be guessed from how a corpus or a language sounds."""
 
 
@@ -32,7 +33,6 @@ DECODER_PLAN: Final = Plan(join=0.12, crop=0.06, trim=0.5, pad=0.15, tempo=0.3, 
 class Encoded:
     """An encoded example. `states`: (audio tokens, 512) float16, 25 a second."""
 
-    corpus: str
     states: torch.Tensor
     classes: dict[str, str]
     emotion: dict[str, float]
@@ -52,7 +52,7 @@ def batches_by_length(waveforms: Sequence[Waveform]) -> Iterator[list[int]]:
         yield batch
 
 
-def encode_waveforms(tower: Qwen2_5OmniAudioEncoder, waveforms: list[Waveform]) -> list[torch.Tensor]:
+def _states(tower: Qwen2_5OmniAudioEncoder, waveforms: list[Waveform]) -> list[torch.Tensor]:
     """States of each waveform, (audio tokens, 512) float16, in batches of similar length."""
     found: dict[int, torch.Tensor] = {}
     for batch in batches_by_length(waveforms):
@@ -64,46 +64,23 @@ def encode_waveforms(tower: Qwen2_5OmniAudioEncoder, waveforms: list[Waveform]) 
     return [found[index] for index in range(len(waveforms))]
 
 
-def build_cache(
-    folder: Path,
-    tower: Qwen2_5OmniAudioEncoder,
-    pool: Pool,
-    read: Callable[[str], Waveform],
-    count: int,
-    seed: int,
-    advance: Callable[[], Any] = lambda: None,
-    plan: Plan = DECODER_PLAN,
-) -> list[Encoded]:
-    """`count` examples drawn from `pool` and encoded. The draws depend on `seed` only, so both sides get the same."""
+def build_cache(folder: Path, tower: Qwen2_5OmniAudioEncoder, pool: Pool, seed: int) -> list[Encoded]:
+    """`EXAMPLES` examples, drawn from `pool` and encoded. Draws depend on `seed` only: both sides get the same."""
     tower.eval()
     encoded: list[Encoded] = []
-    for chunk in range(-(-count // CHUNK)):
+    for chunk in track(range(-(-EXAMPLES // CHUNK)), folder.name):
         path = folder / f"{chunk:04d}.pt"
         state = load_state(path)
         if state is None:
             rng = np.random.default_rng([seed, 1, chunk])
-            size = min(CHUNK, count - chunk * CHUNK)
-            examples = [draw_example(rng, pool, read, plan) for _ in range(size)]
-            states = encode_waveforms(tower, [example.waveform for example in examples])
-            state = {"states": states, "labels": [_labels(example) for example in examples]}
+            size = min(CHUNK, EXAMPLES - chunk * CHUNK)
+            examples = [draw_example(rng, pool, DECODER_PLAN) for _ in range(size)]
+            states = _states(tower, [example.waveform for example in examples])
+            found = [
+                Encoded(own, classify(example.measures), dict(example.emotion), example.emotion_weight)
+                for own, example in zip(states, examples, strict=True)
+            ]
+            state = {"examples": [vars(each) for each in found]}
             save_state(path, state)
-        encoded.extend(
-            _encoded(states, labels) for states, labels in zip(state["states"], state["labels"], strict=True)
-        )
-        advance()
+        encoded += [Encoded(**each) for each in state["examples"]]
     return encoded
-
-
-def _labels(example: Example) -> dict[str, Any]:
-    return {
-        "corpus": example.corpus,
-        "measures": asdict(example.measures),
-        "emotion": dict(example.emotion),
-        "emotion_weight": example.emotion_weight,
-    }
-
-
-def _encoded(states: torch.Tensor, labels: dict[str, Any]) -> Encoded:
-    return Encoded(
-        labels["corpus"], states, classify(Measures(**labels["measures"])), labels["emotion"], labels["emotion_weight"]
-    )

@@ -1,15 +1,15 @@
 """Linear heads on pooled tower states: pilots of a recipe, fitted in closed form.
 
-`python -m training.heads --data DIR --work DIR --tower whisper=openai/whisper-base --tower cloud=FOLDER` leaves one
+`python -m training.heads --data DIR --tower whisper=openai/whisper-base --tower cloud=FOLDER` leaves one
 corpus out for heads on every layer of each tower.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import torch
 import typer
@@ -19,18 +19,17 @@ from training import whisper
 from training.architecture import CLOUD
 from training.checkpoint import load_checkpoint
 from training.corpus import Waveform, read_audio
-from training.feature_cache import CHUNK, batches_by_length
+from training.feature_cache import batches_by_length
 from training.features import log_mel, pooled_length
 from training.labels import CLASSES, REPORT_SPEAKERS, TRAINING_CORPORA, Row, emotion_target, read_rows
-from training.leave_out import FINAL_CORPUS, Judged, Named, Predict, leave_one_out, table
-from training.state import load_state, save_state
+from training.leave_out import FINAL_CORPUS, Judged, Named, fold, judge, table
 from training.tower import build_tower, layer_states, pad_mels
 
 NAMED: Final = ("voice", "emotion")
 """What the heads predict."""
 SIZES: Final = [len(CLASSES[name]) for name in NAMED]
-
-
+AT_ONCE: Final = 256
+"""Clips in memory."""
 RIDGE: Final = 3.0
 """Penalty on the squared weights of a head, whose features are scaled to a deviation of 1."""
 
@@ -55,6 +54,7 @@ class Head:
 
 def pooled_layers(tower: Qwen2_5OmniAudioEncoder, waveforms: Sequence[Waveform]) -> torch.Tensor:
     """Mean over time after each layer, (clips, layers + 1, width) float16."""
+    tower.eval()
     found = torch.empty(len(waveforms), len(tower.layers) + 1, tower.config.d_model, dtype=torch.float16)
     for batch in batches_by_length(waveforms):
         mels, lengths = pad_mels([log_mel(waveforms[member]) for member in batch])
@@ -62,27 +62,6 @@ def pooled_layers(tower: Qwen2_5OmniAudioEncoder, waveforms: Sequence[Waveform])
             for layer, states in enumerate(layer_states(tower, mels, lengths)):
                 for member, row, frames in zip(batch, states, lengths.tolist(), strict=True):
                     found[member, layer] = row[: pooled_length(frames)].mean(dim=0)
-    return found
-
-
-def cached_layers(
-    folder: Path,
-    tower: Qwen2_5OmniAudioEncoder,
-    keys: Sequence[str],
-    read: Callable[[str], Waveform],
-    advance: Callable[[], Any] = lambda: None,
-) -> dict[str, torch.Tensor]:
-    """`pooled_layers` of the clips `keys` by key, from `folder` as far as they are there."""
-    tower.eval()
-    found: dict[str, torch.Tensor] = {}
-    for start in range(0, len(keys), CHUNK):
-        part, path = keys[start : start + CHUNK], folder / f"{start // CHUNK:04d}.pt"
-        state = load_state(path)
-        if state is None or state["keys"] != part:
-            state = {"keys": part, "pooled": pooled_layers(tower, [read(key) for key in part])}
-            save_state(path, state)
-        found.update(zip(part, state["pooled"], strict=True))
-        advance()
     return found
 
 
@@ -117,16 +96,17 @@ def _emotions(rows: Sequence[Row]) -> torch.Tensor:
 
 
 def judge_heads(rows: Sequence[Row], features: dict[str, torch.Tensor], corpora: Sequence[str]) -> list[Judged]:
-    """Leave one corpus out for heads on `features`, by key, each (width,)."""
+    """Leave each of `corpora` out for heads on `features`, by key, each (width,)."""
 
     def stacked(own: Sequence[Row]) -> torch.Tensor:
         return torch.stack([features[row.file] for row in own]).float()
 
-    def train(own: Sequence[Row], _: int) -> Predict:
-        head = fit_head(stacked(own), own)
-        return lambda part: head.names(stacked(part))
-
-    return leave_one_out(rows, train, corpora, seeds=(0,))  # nothing is drawn
+    found = []
+    for each in (fold(rows, corpus) for corpus in corpora):
+        head = fit_head(stacked(each.training), each.training)
+        unseen, held_back = (judge(part, head.names(stacked(part))) for part in (each.unseen, each.held_back))
+        found.append(Judged(each.left_out, 0, unseen, held_back))  # nothing is drawn, so that there is one seed
+    return found
 
 
 def read_tower(source: str) -> Qwen2_5OmniAudioEncoder:
@@ -145,19 +125,17 @@ def main(
         list[str],
         typer.Option("--tower", help="NAME=SOURCE: a checkpoint's folder, or Whisper base as in training.train."),
     ],
-    work: Annotated[Path, typer.Option(help="Folder for pooled states, one folder a name.")] = Path("mini-training"),
     final: Annotated[bool, typer.Option(help="Judge on CASIA too, when nothing is left to be chosen.")] = False,
 ) -> None:
     """Leave one corpus out for linear heads on every layer of towers; prints a table."""
     corpora = (*TRAINING_CORPORA, FINAL_CORPUS) if final else TRAINING_CORPORA
     rows = [row for row in read_rows(data) if row.corpus in corpora and row.speaker not in REPORT_SPEAKERS]
-    rows.sort(key=lambda row: row.corpus == FINAL_CORPUS)  # last, so that what is cached of the others stays
     found: dict[str, list[Judged]] = {}
     for name, tower in (each.split("=", 1) for each in source):
-        encoder, keys = read_tower(tower), [row.file for row in rows]
-        pooled = cached_layers(work / f"pooled-{name}", encoder, keys, lambda key: read_audio(data / key))
-        for layer in range(len(encoder.layers) + 1):
-            own = {key: states[layer] for key, states in pooled.items()}
+        encoder, parts = read_tower(tower), (rows[at : at + AT_ONCE] for at in range(0, len(rows), AT_ONCE))
+        pooled = torch.cat([pooled_layers(encoder, [read_audio(data / row.file) for row in part]) for part in parts])
+        for layer in range(pooled.shape[1]):
+            own = {row.file: states[layer] for row, states in zip(rows, pooled, strict=True)}
             found[f"{name}, layer {layer}"] = judge_heads(rows, own, corpora)
     print(table(found))
 

@@ -68,14 +68,10 @@ class Row:
 
     file: str
     corpus: str
-    language: str
     speaker: str
     emotion: str
-    duration_s: float
-    text: str
     caption: str
     heard: str
-    heard_share: float
     measures: Measures
     classes: dict[str, str]
 
@@ -104,14 +100,10 @@ def _row(record: dict[str, str]) -> Row:
     return Row(
         file=record["file"],
         corpus=record["corpus"],
-        language=record["lang"],
         speaker=record["speaker"],
         emotion=record["emotion"],
-        duration_s=float(record["dur"]),
-        text=record["text"],
         caption=record["caption"],
         heard=record["heard"],
-        heard_share=_number(record["heard_share"]) or 0.0,
         measures=Measures(
             gender=record["gender"] or None,
             f0_hz=_number(record["f0_hz"]),

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from training.labels import REPORT_SPEAKERS, TRAINING_CORPORA, Row, dev_rows, training_rows
+from training.labels import REPORT_SPEAKERS, Row, dev_rows, training_rows
 
-SEEDS: Final = (1, 2)
 FINAL_CORPUS: Final = "casia"
 """For one look at the end: judged by what all four corpora train."""
 
 Named = Mapping[str, str]
 """Attribute -> class that a model names for a clip; without an attribute that it does not name."""
-Predict = Callable[[Sequence[Row]], Sequence[Named]]
 
 
 @dataclass(frozen=True)
@@ -108,29 +106,6 @@ def judge(rows: Sequence[Row], named: Sequence[Named]) -> Figures:
         voice=statistics.fmean(statistics.fmean(recalls(*group, "voice").values()) for group in groups),
         most_named=statistics.fmean(most_named(*group) for group in groups),
     )
-
-
-def leave_one_out(
-    rows: Sequence[Row],
-    train: Callable[[Sequence[Row], int], Predict],
-    corpora: Sequence[str] = TRAINING_CORPORA,
-    seeds: Sequence[int] = SEEDS,
-) -> list[Judged]:
-    """Train and judge a recipe with each of `corpora` left out, under each seed.
-
-    Args:
-        rows: of all corpora.
-        train: takes the clips to train on and a seed.
-        corpora: to leave out in turn.
-        seeds: that `train` gets.
-    """
-    found = []
-    for each in (fold(rows, corpus) for corpus in corpora):
-        for seed in seeds:
-            predict = train(each.training, seed)
-            unseen, held_back = (judge(part, predict(part)) for part in (each.unseen, each.held_back))
-            found.append(Judged(each.left_out, seed, unseen, held_back))
-    return found
 
 
 def table(recipes: Mapping[str, Sequence[Judged]]) -> str:

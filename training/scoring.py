@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from specdec_cli.prompts import Language, Style
-from training.captions import attributes_of, is_well_formed, parse
+from training.captions import attributes_of, classes_in, is_well_formed
 from training.labels import PROSODY, TRAINING_CORPORA, Row
 
 
@@ -23,8 +23,8 @@ class Scored:
 
     @property
     def classes(self) -> dict[str, str]:
-        """Classes found in the caption."""
-        return parse(self.text, self.language)
+        """Classes that the caption names."""
+        return classes_in(self.text, self.language)
 
 
 def _rate(hits: Iterable[bool]) -> float | None:
@@ -63,40 +63,27 @@ def emotion_by_corpus(scored: Sequence[Scored]) -> dict[str, float | None]:
     return found
 
 
-def emotion_mean(by_corpus: dict[str, float | None]) -> float | None:
-    """Mean over the training corpora that were scored, weighted equally; CREMA-D by its agreed clips."""
-    values = [value for corpus in TRAINING_CORPORA if (value := by_corpus.get(corpus)) is not None]
-    return round(sum(values) / len(values), 1) if values else None
-
-
-def two_means(prosody: dict[str, float | None], emotion: float | None) -> dict[str, float | None]:
-    """What is measured, the mean of five, and what is heard, that of voice and `emotion`; None where one is not known.
-
-    They are never averaged: the first is agreement with a measurement, the second accuracy.
-    """
-    measured = [value for name, value in prosody.items() if name != "voice"]
-    return {"measured_mean": _mean(measured), "heard_mean": _mean([prosody["voice"], emotion])}
-
-
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return round(sum(known) / len(known), 1) if len(known) == len(values) else None
+    return round(sum(known) / len(known), 1) if len(known) == len(values) > 0 else None
 
 
 def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
-    """All figures of one model in one language, per cent."""
+    """All figures of one model in one language, per cent; a mean is None where one of its figures is not known.
+
+    What is measured (the mean of five) and what is heard (voice and emotion) are never averaged: the first is agreement
+    with a measurement, the second accuracy. Emotion is the mean over the training corpora, CREMA-D by its agreed clips.
+    """
     by_corpus = emotion_by_corpus(scored)
+    emotion = _mean([by_corpus[corpus] for corpus in TRAINING_CORPORA if corpus in by_corpus])
     prosody = {name: attribute_accuracy(scored, name) for name in PROSODY}
     return {
         "clips": len(scored),
         "well_formed": _rate(is_well_formed(item.text, item.language, item.style) for item in scored),
-        "emotion_mean": emotion_mean(by_corpus),
+        "emotion_mean": emotion,
         "emotion": by_corpus,
         "prosody": prosody,
-        **two_means(prosody, emotion_mean(by_corpus)),
+        "measured_mean": _mean([value for name, value in prosody.items() if name != "voice"]),
+        "heard_mean": _mean([prosody["voice"], emotion]),
         "majority": {name: majority([item.row for item in scored], name) for name in PROSODY},
     }
-
-
-DURATIONS_S: Final = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 16.0, 20.0, 25.0, 30.0)
-"""Lengths at which well-formedness is measured."""

@@ -12,24 +12,13 @@ from torch.nn import functional
 from transformers import Qwen2_5OmniAudioEncoderConfig
 from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniAudioEncoder
 
-from training import architecture
+from training.architecture import TOWER_HEADS, TOWER_WIDTH, audio_config
 from training.features import pooled_length
 
 
-def build_tower(layers: int, output: int = architecture.TOWER_WIDTH) -> Qwen2_5OmniAudioEncoder:
-    """An audio tower of Whisper-base's sizes with `layers` layers, randomly initialised."""
-    config = Qwen2_5OmniAudioEncoderConfig(
-        num_mel_bins=80,
-        d_model=architecture.TOWER_WIDTH,
-        encoder_layers=layers,
-        encoder_attention_heads=architecture.TOWER_HEADS,
-        encoder_ffn_dim=architecture.TOWER_FFN,
-        max_source_positions=architecture.MAX_AUDIO_FRAMES,
-        n_window=architecture.MAX_AUDIO_FRAMES,
-        output_dim=output,
-        dropout=0.0,
-    )
-    return Qwen2_5OmniAudioEncoder(config)
+def build_tower(layers: int) -> Qwen2_5OmniAudioEncoder:
+    """An audio tower with `layers` layers, randomly initialised."""
+    return Qwen2_5OmniAudioEncoder(Qwen2_5OmniAudioEncoderConfig(**audio_config(layers, TOWER_WIDTH)))
 
 
 def pad_mels(mels: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -82,7 +71,7 @@ def _layer(layer: Any, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor
     fast on a CPU as the fused one, whose backward pass is slow in bfloat16."""
     attention = layer.self_attn
     batch, frames, width = states.shape
-    count = architecture.TOWER_HEADS
+    count = TOWER_HEADS
     normed = layer.self_attn_layer_norm(states)
 
     def heads(projection: nn.Module) -> torch.Tensor:

@@ -16,7 +16,7 @@ from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniAu
 
 from training.architecture import TOWER_WIDTH
 
-_DTYPES: Final = {0: np.float32, 1: np.int8, 2: np.int16, 3: np.int32, 4: np.float16}
+_DTYPES: Final = {0: np.float32, 4: np.float16}
 _LAYER_NORMS: Final = (("self_attention/layer_norm", "self_attn_layer_norm"), ("ffn/layer_norm", "final_layer_norm"))
 _LAYER_LINEARS: Final = (
     ("self_attention/linear_1", "self_attn.out_proj"),
@@ -65,7 +65,7 @@ def read_ctranslate2(path: Path) -> dict[str, torch.Tensor]:
         name = text()
         shape = [take("I") for _ in range(take("B"))]
         kind, size = take("B"), take("I")
-        if kind in (0, 4):
+        if kind in _DTYPES:
             values = np.frombuffer(data, _DTYPES[kind], size // np.dtype(_DTYPES[kind]).itemsize, position)
             tensors[name] = torch.from_numpy(values.astype(np.float32).reshape(shape))
         position += size

@@ -12,7 +12,7 @@ import pytest
 from specdec_cli.labels import Lexicon
 from specdec_cli.prompts import Language
 from tests.tiers import few
-from training.captions import TEMPLATES, attributes_of, compose, parse
+from training.captions import TEMPLATES, attributes_of, compose
 from training.labels import CLASSES
 
 LEXICON = Lexicon.read()
@@ -34,7 +34,7 @@ def test_every_caption_of_the_mini_pair(language, style):
     every = list(itertools.product(*(CLASSES[name] for name in names)))
     for classes in random.Random(0).sample(every, min(300, len(every))):
         text = compose(dict(zip(names, classes, strict=True)), language, style).text
-        assert said(text, language) == dict(zip(names, classes, strict=True)) == parse(text, language)
+        assert said(text, language) == dict(zip(names, classes, strict=True))
 
 
 @pytest.mark.parametrize("language", ["zh", "en"])

@@ -21,18 +21,17 @@ def tone(frequency: float, seconds: float, level_dbfs: float = -20.0) -> Wavefor
 
 
 @pytest.fixture(scope="session")
-def toy() -> tuple[list[Source], dict[str, Waveform]]:
+def toy(tmp_path_factory) -> list[Source]:
     """Eight tones of two speakers, low and angry or high and happy."""
-    sources, waveforms = [], {}
+    folder, sources = tmp_path_factory.mktemp("toy"), []
     for number in range(8):
         high = number % 2 == 1
-        key = f"toy/{number}"
         frequency = (220.0 if high else 100.0) + number
-        waveforms[key] = tone(frequency, 1.0 + 0.05 * number)
+        soundfile.write(folder / f"{number}.wav", tone(frequency, 1.0 + 0.05 * number), SAMPLE_RATE)
         measures = Measures("f" if high else "m", frequency, 3.0, None, 4.0 + number / 4, 0.0)
         emotion = {"happy" if high else "angry": 1.0}
-        sources.append(Source(key, "toy", f"toy_{number % 2}", measures, emotion))
-    return sources, waveforms
+        sources.append(Source(folder / f"{number}.wav", "toy", f"toy_{number % 2}", measures, emotion))
+    return sources
 
 
 @pytest.fixture(scope="session")
@@ -47,12 +46,11 @@ def corpora(tmp_path_factory) -> Path:
         for number, emotion in enumerate(("anger", "sadness")):
             file, f0_hz = f"{corpus}-{speaker}-{emotion}.wav", 110.0 + 100 * number
             soundfile.write(folder / file, voice(len(records), 1.2), SAMPLE_RATE)
-            measured = {"dur": 1.2, "f0_hz": f0_hz, "f0_range_st": 3.0, "level_dbfs": -20.0, "pause_ratio": 0.0}
+            measured = {"f0_hz": f0_hz, "f0_range_st": 3.0, "level_dbfs": -20.0, "pause_ratio": 0.0}
             classes = {"c_voice": ("male", "female")[number], "c_rate": "medium", "c_pitch": "low", "c_range": "flat"}
-            known = {"file": file, "corpus": corpus, "lang": "en", "speaker": speaker, "emotion": emotion}
-            known |= {"heard": emotion, "gender": "mf"[number], "caption": "A low voice." if corpus == "secap" else ""}
+            known = {"file": file, "corpus": corpus, "speaker": speaker, "emotion": emotion, "heard": emotion}
+            known |= {"gender": "mf"[number], "caption": "A low voice." if corpus == "secap" else ""}
             records.append(known | measured | classes | {"c_volume": "medium", "c_pauses": "few", "rate_syl_s": 5.0})
-    columns = [*records[0], "text", "heard_share"]
-    lines = ["\t".join(str(record.get(column, "")) for column in columns) for record in records]
-    (folder / "labels.tsv").write_text("\n".join(["\t".join(columns), *lines, ""]), encoding="utf-8")
+    lines = ["\t".join(map(str, record.values())) for record in records]
+    (folder / "labels.tsv").write_text("\n".join(["\t".join(records[0]), *lines, ""]), encoding="utf-8")
     return folder

@@ -7,7 +7,7 @@ from importlib import resources
 import pytest
 
 from specdec_cli.prompts import PROMPTS
-from training.captions import TEMPLATES, WORDS, attributes_of, compose, fixed_words, is_well_formed, parse
+from training.captions import TEMPLATES, WORDS, attributes_of, classes_in, compose, fixed_words, is_well_formed
 from training.labels import ATTRIBUTES, CLASSES
 
 KINDS = list(TEMPLATES)
@@ -25,7 +25,7 @@ def _all_classes(attributes: tuple[str, ...]) -> list[dict[str, str]]:
 def test_round_trip(language, style):
     for classes in _all_classes(attributes_of(language, style)):
         caption = compose(classes, language, style)
-        assert parse(caption.text, language) == classes
+        assert classes_in(caption.text, language) == classes
         assert is_well_formed(caption.text, language, style)
         for name, (start, stop) in caption.spans.items():
             assert caption.text[start:stop] == WORDS[language][name][classes[name]]
@@ -35,7 +35,6 @@ def test_every_prompt_has_a_template_and_every_class_a_word():
     assert set(TEMPLATES) == set(PROMPTS)
     for attributes in WORDS.values():
         assert {name: tuple(attributes[name]) for name in ATTRIBUTES} == CLASSES
-    assert all(class_ == word for words in WORDS["en"].values() for class_, word in words.items())
 
 
 @pytest.mark.parametrize("role", ["edge", "cloud"])

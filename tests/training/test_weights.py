@@ -7,34 +7,15 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from specdec_cli.prompts import PROMPTS
+from tests.mini_pair import captioner, mini_pair
 from tests.tiers import few
 from training import CLOUD_WEIGHTS, EDGE_WEIGHTS, WEIGHTS
-from training.captioning import Captioner
-from training.captions import is_well_formed, parse
-from training.corpus import read_audio
+from training.captions import classes_in, is_well_formed
 from training.labels import PROSODY
 from training.tokenizer import CHAT_TEMPLATE, train_tokenizer
 
 SIDES = {"edge": EDGE_WEIGHTS, "cloud": CLOUD_WEIGHTS}
 MEGABYTE = 1_000_000
-Captions = dict[tuple[str, str, str], str]
-
-
-@pytest.fixture(scope="module")
-def captioners() -> dict[str, Captioner]:
-    return {name: Captioner.load(folder) for name, folder in SIDES.items()}
-
-
-@pytest.fixture(scope="module")
-def captions(captioners, samples) -> Captions:
-    """Default captions by side, clip and language."""
-    found: Captions = {}
-    for clip in json.loads((samples / "manifest.json").read_text(encoding="utf-8")):
-        waveform = read_audio(samples / clip["file"])
-        for name, captioner in captioners.items():
-            for language in ("zh", "en"):
-                found[name, clip["file"], language] = captioner.caption(waveform, language)
-    return found
 
 
 def test_sizes():
@@ -43,10 +24,10 @@ def test_sizes():
     assert sum(file.stat().st_size for file in files) < 90 * MEGABYTE
 
 
-def test_both_sides_share_a_vocabulary_and_pad_it_differently(captioners):
+def test_both_sides_share_a_vocabulary_and_pad_it_differently():
     vocabularies = [PreTrainedTokenizerFast.from_pretrained(folder).get_vocab() for folder in SIDES.values()]
     assert vocabularies[0] == vocabularies[1] == train_tokenizer().get_vocab()
-    sizes = [captioner.model.config.text_config.vocab_size for captioner in captioners.values()]
+    sizes = [model.module.config.text_config.vocab_size for model in mini_pair().loaded]
     assert sizes[0] != sizes[1]
     assert min(sizes) >= len(vocabularies[0])
 
@@ -61,30 +42,21 @@ def test_files_around_the_weights(folder):
     assert tokenizer.chat_template == CHAT_TEMPLATE
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("samples")  # which are captioned once
-def test_captions_of_the_samples_are_well_formed(captions):
-    broken = {key: text for key, text in captions.items() if not is_well_formed(text, key[2], "default")}
-    assert not broken
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("samples")  # which are captioned once
-def test_most_of_what_the_samples_are_is_said(captions, samples):
-    for name in SIDES:
-        right = []
-        for clip in json.loads((samples / "manifest.json").read_text(encoding="utf-8")):
-            for language in ("zh", "en"):
-                found = parse(captions[name, clip["file"], language], language)
-                right += [found[attribute] == clip["classes"][attribute] for attribute in PROSODY]
-        assert sum(right) / len(right) > 0.7, name
-
-
 @pytest.mark.parametrize(("language", "style"), few(PROMPTS))
-def test_every_prompt_is_answered_in_its_language_and_style(captioners, samples, language, style):
-    waveform = read_audio(samples / "en_male_pauses.flac")
-    for captioner in captioners.values():
-        assert is_well_formed(captioner.caption(waveform, language, style), language, style)
+@pytest.mark.parametrize("name", SIDES)
+def test_captions_of_the_samples_answer_every_prompt_and_mostly_say_what_the_samples_are(
+    samples, name, language, style
+):
+    alone, right = (
+        captioner(decoding__mode=name, decoding__sound=[], prompt__language=language, prompt__instruction=style),
+        [],
+    )
+    for clip in json.loads((samples / "manifest.json").read_text(encoding="utf-8")):
+        text = alone.caption(samples / clip["file"]).caption
+        assert is_well_formed(text, language, style)
+        found = classes_in(text, language)
+        right += [found[attribute] == clip["classes"][attribute] for attribute in PROSODY if attribute in found]
+    assert sum(right) / len(right) > 0.7
 
 
 def test_the_card_has_figures_and_the_notice_licences():
