@@ -117,14 +117,12 @@ def main(
     clips: Annotated[str | None, typer.Option(help="A recording, or a folder of them. [default: the samples]")] = None,
     most: Annotated[int, typer.Option("--most", min=1, help="So many of them, from all over the folder.")] = 1000,
     rounds: Annotated[int, typer.Option(min=1, help="Times through all clips.")] = 5,
-    k: Annotated[int | None, typer.Option("-k", min=1, help="Drafted tokens in a block. [default: configured]")] = None,
     language: Annotated[str, typer.Option(help="zh or en.")] = "en",
     threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch.")] = 1,
     against: Annotated[str | None, typer.Option(metavar="NAME=VALUE", help="Each mode again with a setting.")] = None,
 ) -> None:
     """Time every mode and generate, in turns."""
     flags = PLAIN | {"decoding.mode": "hybrid", "prompt.language": language, "runtime.threads": threads}
-    flags |= {} if k is None else {"decoding.k": k}
     both = Captioner.load(load_config(config, flags=flags).config)
     contenders: dict[str, Contender] = {name: mode(both.variant(in_mode(both.config, name))) for name in MODES}
     if against is None:

@@ -131,7 +131,6 @@ def _share(part: int, whole: int) -> str:
 def main(
     texts: Annotated[Path, typer.Argument(help="Texts of models, JSON lines.")],
     tokenizer: Annotated[Path, typer.Option(help="Folder with vocab.json and merges.txt of a Qwen.")],
-    every: Annotated[int, typer.Option(help="Read every Nth text.")] = 1,
     details: Annotated[Path | None, typer.Option(help="File for the texts behind the counts, JSON.")] = None,
 ) -> None:
     """Print which share of the claims the sound reaches, by model and language."""
@@ -139,7 +138,7 @@ def main(
 
     reader = Reader(Qwen2Tokenizer(str(tokenizer / "vocab.json"), str(tokenizer / "merges.txt")))
     found = defaultdict[tuple[str, Language], Found](Found)
-    for line in texts.read_text("utf-8").strip().split("\n")[::every]:
+    for line in texts.read_text("utf-8").strip().split("\n"):
         read = json.loads(line)
         reader.read(read["text"], read["asked"], found[read["model"], read["asked"]])
     print(table(found, reader.lexicon.measured))

@@ -16,8 +16,8 @@ that neither takes time from the other.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final
 
 import psutil
 import torch
@@ -35,7 +35,6 @@ from specdec_cli.models.processor import Prompt, test_sound
 from specdec_cli.models.session import Session
 from specdec_cli.models.slots import Slots
 from specdec_cli.stats import median
-from specdec_cli.transcript.recorder import gpu_mb, peak_rss_mb
 from specdec_cli.types import Finished, Mode
 from tools.made_up import SHAPES, ChosenLM, allocated, build, weight_bytes
 from tools.report import machine, print_table, spread_text
@@ -64,7 +63,7 @@ class Passes:
     def __init__(self, model: ChosenLM, dtype: str, k: int, graphs: Slots | None) -> None:
         self.model, self.block, self.graphs = model, k + 1, graphs
         self.name = f"{model.name} {dtype}{' graphs' if graphs else ''}"
-        self.taken: dict[str, list[float]] = {kind: [] for kind in ("tower", *_TIMES)}
+        self.taken: dict[str, list[float]] = {kind: [] for kind in _TIMES}
         self.prompt = prompt_of(model)
         self._session = self._prefilled()  # the first pass picks kernels, and records what is repeated
         for end in (1, self.block):
@@ -78,7 +77,6 @@ class Passes:
         passes, started = 1, time.perf_counter()
         if kind == "prefill":
             self._session = self._prefilled()
-            self.taken["tower"].append(self._session.work.encoder_ms)
         elif kind == "caption":
             self._session = self._prefilled()
             self._feed(1, TOKENS)
@@ -93,11 +91,8 @@ class Passes:
         read, times = step_bytes(self.model), {kind: median(taken) for kind, taken in self.taken.items() if taken}
         spread = {kind: spread_text(found) for kind, found in times.items()}
         floor_ms = 1e3 * read / bandwidth
-        cache = self._session.cache
-        held = [getattr(layer, each, None) for layer in (cache.layers if cache else ()) for each in ("keys", "values")]
         return {
             "weights, MiB": f"{weight_bytes(self.model.module) / MIB:.0f}",
-            f"audio encoder, {_SOUND_S} s, ms": spread["tower"],
             "prefill, ms": spread["prefill"],
             "its tokens": f"{len(self.prompt.ids)}",
             "step, ms": spread["step"],
@@ -105,7 +100,6 @@ class Passes:
             f"{TOKENS} tokens, ms": spread.get("caption", "-"),
             "floor of a step, ms": f"{floor_ms:.2f} for {read / MIB:.0f} MiB",
             "step / floor": f"{times['step'].value / floor_ms:.2f}",
-            "cache, MiB": f"{sum(tensor.nbytes for tensor in held if tensor is not None) / MIB:.1f}",
         }
 
     def _feed(self, size: int, times: int) -> None:
@@ -179,17 +173,14 @@ def captioned(edges: Sequence[Passes], cloud: Passes, acceptances: Sequence[floa
 def copy_bandwidth(device: torch.device) -> float:
     """Bytes read and written per second when a large tensor is copied; the best of several copies."""
     source = torch.ones(_COPIED // 4, device=device)
-    target = torch.empty_like(source)
-    return 2 * _COPIED / min(_timed(device, lambda: target.copy_(source)) for _ in range(_COPIES))
-
-
-def _timed(device: torch.device, work: Callable[[], Any]) -> float:
-    """Seconds until `work` is done, on the device too."""
-    started = time.perf_counter()
-    work()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - started
+    target, times = torch.empty_like(source), list[float]()
+    for _ in range(_COPIES):
+        started = time.perf_counter()
+        target.copy_(source)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append(time.perf_counter() - started)
+    return 2 * _COPIED / min(times)
 
 
 def require_room(models: Sequence[tuple[str, str]], device: torch.device) -> None:
@@ -252,8 +243,6 @@ def main(
         print_table(
             "Captions with chosen tokens, after the prefills", columns, captioned(best[:-1], best[-1], shares, rounds)
         )
-    peak = gpu_mb() if place.type == "cuda" else peak_rss_mb()
-    print(f"peak {peak or 0:.0f} MiB, of which {sum(allocated(*model) for model in models) / MIB:.0f} MiB are weights")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
 """Plants mistakes one by one in a copy of the repository, and says which ones the fast tests do not find.
 
-    python -m tools.mutate [--only NAME] [--results FILE]
+    python -m tools.mutate [--only NAME]
 
-Ends with 1 if a mistake survives that is not accepted, and with 2 if tests fail without any. What stands in FILE is not
-tried again: a run that was broken off goes on there.
+Ends with 1 if a mistake survives that is not accepted, and with 2 if tests fail without any.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -81,35 +79,23 @@ def found(mistake: Mistake, copy: Path) -> bool:
 
 
 def main() -> int:
-    """Tries all mistakes, or one."""
+    """Tries all mistakes, or some."""
     parser = argparse.ArgumentParser(description="Plants mistakes, and says which ones tests do not find.")
-    parser.add_argument("--only", metavar="NAME", help="a mistake by its name, or the beginning of several")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="lines of results, to go on from")
-    arguments = parser.parse_args()
-    known = dict[str, str]()
-    if arguments.results is not None:
-        with suppress(FileNotFoundError):
-            known = dict(line.split("\t") for line in arguments.results.read_text("utf-8").splitlines())
+    parser.add_argument("--only", metavar="NAME", default="", help="a mistake by its name, or the beginning of several")
+    chosen = [mistake for mistake in mistakes() if mistake.name.startswith(parser.parse_args().only)]
     survivors = 0
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # two versions of a file may have one size and one second
     with tempfile.TemporaryDirectory(prefix="specdec-mistakes-") as folder:
         copy = copied(Path(folder))
-        chosen = [mistake for mistake in mistakes() if mistake.name.startswith(arguments.only or "")]
-        tests = sorted({test for mistake in chosen if mistake.name not in known for test in mistake.tests})
-        for each in tests:  # one by one, so that each has the time that it will have
-            if said := fails([each], copy):
+        for each in sorted({test for mistake in chosen for test in mistake.tests}):
+            if said := fails([each], copy):  # one by one, so that each has the time that it will have
                 print(f"{each} fails without any mistake:\n{said}")
                 return 2
         for mistake in chosen:
-            if mistake.name not in known:
-                known[mistake.name] = "found" if found(mistake, copy) else "survives"
-                if arguments.results is not None:
-                    with arguments.results.open("a", encoding="utf-8") as lines:
-                        lines.write(f"{mistake.name}\t{known[mistake.name]}\n")
-            lives = known[mistake.name] == "survives"
+            lives = not found(mistake, copy)
             survivors += lives and not mistake.accepted
             why = f": {mistake.accepted}" if lives and mistake.accepted else ""
-            print(f"{known[mistake.name]:9} {mistake.name}{why}", flush=True)
+            print(f"{'survives' if lives else 'found':9} {mistake.name}{why}", flush=True)
     print(f"{survivors} survive that should not" if survivors else "no mistake survives but those that are accepted")
     return 1 if survivors else 0
 

@@ -8,7 +8,6 @@ empty cell is unknown. The columns that are read:
     file, corpus, speaker           path below DIR; ravdess, cremad, nemo, emodb (trained on), casia, secap
     emotion                         what was meant: neutral, calm, happiness, sadness, anger, fear, disgust, surprise
     heard                           CREMA-D: what most listeners heard
-    caption                         what a person wrote of the voice (SECap)
     gender                          m, f
     f0_hz, f0_range_st              median of F0; its 10th to 90th percentile, semitones
     level_dbfs, rate_syl_s, pause_ratio   of active speech; syllables a second of it; share of pauses within it

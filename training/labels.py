@@ -70,7 +70,6 @@ class Row:
     corpus: str
     speaker: str
     emotion: str
-    caption: str
     heard: str
     measures: Measures
     classes: dict[str, str]
@@ -102,7 +101,6 @@ def _row(record: dict[str, str]) -> Row:
         corpus=record["corpus"],
         speaker=record["speaker"],
         emotion=record["emotion"],
-        caption=record["caption"],
         heard=record["heard"],
         measures=Measures(
             gender=record["gender"] or None,

@@ -49,7 +49,7 @@ def corpora(tmp_path_factory) -> Path:
             measured = {"f0_hz": f0_hz, "f0_range_st": 3.0, "level_dbfs": -20.0, "pause_ratio": 0.0}
             classes = {"c_voice": ("male", "female")[number], "c_rate": "medium", "c_pitch": "low", "c_range": "flat"}
             known = {"file": file, "corpus": corpus, "speaker": speaker, "emotion": emotion, "heard": emotion}
-            known |= {"gender": "mf"[number], "caption": "A low voice." if corpus == "secap" else ""}
+            known |= {"gender": "mf"[number]}
             records.append(known | measured | classes | {"c_volume": "medium", "c_pauses": "few", "rate_syl_s": 5.0})
     lines = ["\t".join(map(str, record.values())) for record in records]
     (folder / "labels.tsv").write_text("\n".join(["\t".join(records[0]), *lines, ""]), encoding="utf-8")

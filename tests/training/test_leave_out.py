@@ -26,7 +26,7 @@ def row(speaker: str, emotion: str, *, heard: str = "", voice: str = "male") -> 
     meant = next(name for name, word in EMOTION_OF.items() if word == emotion)
     file = f"{speaker}/{emotion}-{voice}-{heard}"
     classes = {"emotion": emotion, "voice": voice}
-    return Row(file, corpus, speaker, meant, "", heard or meant, Measures(), classes)
+    return Row(file, corpus, speaker, meant, heard or meant, Measures(), classes)
 
 
 def test_a_fold_trains_on_nothing_of_the_left_out_corpus_and_never_shows_report_speakers():
