@@ -21,8 +21,9 @@ from specdec_cli import Captioner, Finished, Prefill, Round, Started, Transcript
 from specdec_cli.errors import AudioContentError, AudioNotFoundError, ConfigError, DecodingError, ReferencesError
 from specdec_cli.models.session import Session
 from tests.mini_pair import MODES, RATE, WINDOW_S, captioner, voice, write_voice
+from tests.tiers import named, slow
 
-MODES_BY_TIER = ["hybrid", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("lossless", "edge", "cloud"))]
+MODES_BY_TIER = named(MODES, "hybrid")
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ assert state() == before
 """
 
 
-@pytest.mark.parametrize("code", [STATE, pytest.param(STATE + LOADED, marks=pytest.mark.slow)], ids=["import", "load"])
+@pytest.mark.parametrize("code", [STATE, slow(STATE + LOADED)], ids=["import", "load"])
 def test_importing_loads_nothing_heavy_and_loading_a_captioner_changes_nothing_in_the_process(code):
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -90,16 +91,6 @@ def test_a_stream_tells_the_run_in_order(clips):
     assert all(later.startswith(earlier) for earlier, later in pairwise(captions))
     assert captions[-1] == runner.caption(clips[1]).caption
     assert events[0].duration_s == pytest.approx(1.4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES_BY_TIER)
-def test_a_used_captioner_gives_the_texts_of_a_fresh_one(clips, mode):
-    settings = {"decoding.mode": mode, "decoding.k": 4, "prompt.language": "en"}
-    used = captioner(decoding__mode=mode, decoding__k=4, prompt__language="en")
-    again = [used.caption(clip).caption for clip in (*clips[:2], *reversed(clips[:2]))]
-    assert again == again[::-1]
-    assert again[1] == Captioner.load("mini", settings).caption(clips[1]).caption
 
 
 @pytest.mark.parametrize("mode", MODES_BY_TIER)
@@ -168,10 +159,6 @@ def test_integer_samples_have_the_full_scale_of_their_type(dtype, full_scale, si
     [
         *((rate, "sample rate") for rate in (0, -16000, float("nan"), float("inf"), 1e12, "16000")),
         (np.zeros((2, RATE)), "shape"),
-        (np.zeros(RATE), "silent"),
-        (np.zeros(0), "too short"),
-        (np.full(RATE, np.nan), "not numbers"),
-        (np.full(RATE, 3000.0), "full scale"),
         (np.tile(voice(1, 1.0), WINDOW_S + 1), f"{WINDOW_S} s"),
         ([1, -1] * RATE, "int64"),
         (np.ones(RATE, bool), "bool"),
@@ -228,22 +215,8 @@ def test_a_missing_recording_and_wrong_settings_are_typed_errors(tmp_path):
         Captioner.load(captioner().config, {"decoding.k": 3})
 
 
-def test_a_model_whose_scores_are_no_numbers_is_an_error_and_no_caption(clips):
-    runner = captioner(decoding__mode="edge")
-    edge = runner.pair.edge
-    weight = edge.module.lm_head.weight
-    kept = weight.clone()
-    try:
-        weight.fill_(float("nan"))
-        with pytest.raises(DecodingError, match="not finite"):
-            runner.caption(clips[0])
-    finally:
-        weight.copy_(kept)
-    assert runner.caption(clips[0]).caption
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("language", ["en", pytest.param("zh", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_variant_says_what_a_captioner_of_its_own_says(clips, language):
     both = captioner(prompt__language=language)
     for settings in (

@@ -111,17 +111,17 @@ class Recipe:
     pause_ms: int
 
 
-def draw_recipe(rng: np.random.Generator, language: str | None = None) -> Recipe:
+def draw_recipe(rng: np.random.Generator) -> Recipe:
     """A random recipe: one or two sentences, any rate, and for a third of the clips long pauses at commas."""
-    chosen = language or str(rng.choice(list(SHARES), p=list(SHARES.values())))
+    language = str(rng.choice(list(SHARES), p=list(SHARES.values())))
     gender = str(rng.choice(["m", "f"]))
     count = int(rng.choice([1, 2], p=[0.75, 0.25]))
     return Recipe(
-        language=chosen,
+        language=language,
         gender=gender,
         variant=str(rng.choice(VARIANTS[gender])),
-        text=" ".join(str(sentence) for sentence in rng.choice(SENTENCES[chosen], count, replace=False)),
-        speed=int(rng.integers(*SPEEDS.get(chosen, (85, 270)))),
+        text=" ".join(str(sentence) for sentence in rng.choice(SENTENCES[language], count, replace=False)),
+        speed=int(rng.integers(*SPEEDS.get(language, (85, 270)))),
         pitch=int(rng.integers(10, 100) if gender == "m" else rng.integers(25, 100)),
         range_percent=int(rng.choice([10, 60, 100, 200, 300, 400])),
         pause_ms=int(rng.choice([0, 0, 350, 600, 900])),

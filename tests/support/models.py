@@ -66,13 +66,13 @@ def byte_tokenizer(
 
 
 @lru_cache
-def tiny_processor(merges: int = 0, window_s: int = 30) -> AudioProcessor:
+def tiny_processor(merges: int = 0) -> AudioProcessor:
     """A byte-level tokenizer (256 bytes, `merges` pairs of letters, specials) and a small log-mel extractor."""
     vocab, pairs = byte_vocabulary(), [("a", letter) for letter in "bcdefghijklm"[:merges]]
     vocab |= {"".join(pair): 256 + at for at, pair in enumerate(pairs)}
     tokenizer = byte_tokenizer(("<|im_end|>", *SPECIALS), vocab, pairs)
     tokenizer.pad_token = "<|endoftext|>"
-    extractor = WhisperFeatureExtractor(feature_size=16, chunk_length=window_s, return_attention_mask=True)
+    extractor = WhisperFeatureExtractor(feature_size=16, chunk_length=30, return_attention_mask=True)
     return AudioProcessor(extractor, tokenizer, chat_template=TEMPLATE)
 
 
