@@ -46,13 +46,16 @@ class VllmServer:
         self.url, self._log = f"http://127.0.0.1:{port}", log
         self._command = [os.environ["SPECDEC_VLLM_PYTHON"], "-m", "vllm.entrypoints.openai.api_server"]
         self._command += ["--model", str(checkpoint), "--served-model-name", NAME, "--dtype", "float32"]
-        self._command += ["--enforce-eager", "--enable-scale-out", "--host", "127.0.0.1", "--port", str(port), *options]
+        # without a worker beside the engine, which would wait busily for it
+        self._command += ["--distributed-executor-backend", "uni", "--enforce-eager", "--kv-cache-memory-bytes", "64M"]
+        self._command += ["--enable-scale-out", "--host", "127.0.0.1", "--port", str(port), *options]
 
     def start(self) -> None:
         """Returns at once."""
         environment = {
-            **os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "VLLM_CPU_KVCACHE_SPACE": "1",
-            "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1",
+            **os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # else a worker is started nevertheless
+            "VLLM_NO_USAGE_STATS": "1",
         }  # fmt: skip
         with self._log.open("ab") as out:
             self.process = subprocess.Popen(
