@@ -180,10 +180,10 @@ def best_but_for_rounding(of: Case, finished: Finished) -> bool:
 @pytest.mark.parametrize("in_flight", few([1, 16]))
 @pytest.mark.parametrize("mode", few(["hybrid", "lossless", "edge"]))
 def test_texts_are_those_of_the_servers(pair, request, mode, in_flight):
-    """100 cases against real servers: k and deferral varied, every other one beside a sound; texts that part for a near
+    """50 cases against real servers: k and deferral varied, every other one beside a sound; texts that part for a near
     tie are counted.
     """
-    count = 100 if "real" in request.node.callspec.id else 6 * min(in_flight, 2)
+    count = 50 if "real" in request.node.callspec.id else 6 * min(in_flight, 2)
     drawn = [pair_case(number, mode=mode, acceptance=None) for number in range(count)]
     cases = [each.heard() if number % 2 else each for number, each in enumerate(drawn)]
     listed = [Listed() for _ in cases]
