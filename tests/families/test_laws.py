@@ -1,6 +1,6 @@
 """The edge and the cloud law for every family, over pairs, clips and settings, one clip at a time or several.
 
-For each family and mode 4 cases of 60, and 39 of 600.
+For each family and mode 4 cases of 60, and 27 of 420.
 """
 
 import pytest
