@@ -27,7 +27,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # of Ray's own making, where a test starts a cluster in this process
 ]
 
-CLIPS = 10 + 3 * CHUNK  # two actors have a chunk each, and one is left: the run goes on when the first is written
+HALF = 3 * CHUNK  # two actors have a chunk each, and one is left: the run goes on when the first is written
+CLIPS = 2 * HALF
 QUICK = ("--mode", "edge", "--set", "decoding.max_new_tokens=6")
 HYBRID = ("--set", "decoding.max_new_tokens=12", "--threshold", "0.5", "-l", "zh")
 EAGER = {
@@ -76,31 +77,38 @@ def told(output: Path) -> list[tuple[object, ...]]:
     )
 
 
-@pytest.mark.parametrize("killed", [1, 2])
+def finish_without(killed: int, started: subprocess.Popen[str], output: Path) -> tuple[int, str]:
+    """The end of a run, so many of whose two actors are killed once it has written something."""
+    before = size(output)
+    while started.poll() is None and size(output) == before:
+        time.sleep(0.01)
+    actors = _actors()  # the first chunk is written, and two are on their way
+    assert len({actor.ppid() for actor in actors}) == len(actors) == 2
+    for actor in sorted(actors, key=lambda actor: actor.cpu_times().user)[-killed:]:
+        os.kill(actor.pid, signal.SIGKILL)
+    return finish(started)
+
+
+def size(output: Path) -> int:
+    return output.stat().st_size if output.exists() else 0
+
+
 def test_actors_that_are_killed_and_a_run_that_is_resumed_cost_nothing(
     clips,
     tmp_path,
     two_nodes,
     specdec,  # noqa: F811
     monkeypatch,
-    killed,
 ):
-    """What a cluster writes is what one process writes."""
+    """What a cluster writes is what one process writes: one actor is killed, and both in the run that goes on."""
     whole, output = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
     monkeypatch.chdir(clips.parent)
     assert specdec("batch", clips.name, "-o", whole, *HYBRID).code == 1
-    code, err = finish(run(clips, output, two_nodes, *HYBRID, "--limit", "10"))
-    assert (code, len(list(read_transcripts(output)))) == (0, 10), err
-    before = output.stat().st_size
-    started = run(clips, output, two_nodes, *HYBRID)
-    while started.poll() is None and output.stat().st_size == before:
-        time.sleep(0.01)
-    actors = _actors()  # the first chunk is written, and two are on their way
-    assert len({actor.ppid() for actor in actors}) == len(actors) == 2
-    for actor in sorted(actors, key=lambda actor: actor.cpu_times().user)[-killed:]:
-        os.kill(actor.pid, signal.SIGKILL)
-    code, err = finish(started)
-    assert (code, "10 done before" in err) == (1, True), err
+    started = run(clips, output, two_nodes, *HYBRID, "--limit", str(HALF))
+    code, err = finish_without(1, started, output)
+    assert (code, len(list(read_transcripts(output)))) == (0, HALF), err
+    code, err = finish_without(2, run(clips, output, two_nodes, *HYBRID), output)
+    assert (code, f"{HALF} done before" in err) == (1, True), err
     assert told(output) == told(whole)
 
 
