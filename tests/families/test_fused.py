@@ -1,6 +1,7 @@
 """Fused layers and compiled steps score as transformers' own layers, in every family; what differs is left alone."""
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -81,7 +82,9 @@ def test_a_layer_of_another_build_keeps_its_own_forward(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 @pytest.mark.parametrize("family", JOINING)
-def test_a_compiled_step_of_every_family_scores_alike(tmp_path, family):
+def test_a_compiled_step_of_every_family_scores_alike(tmp_path, monkeypatch, family):
+    """Its graph does, of which no code is made here: that takes ten seconds a family, and the next test does it."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     module = load(write(tmp_path / "model", KINDS[family], 0), graphs="on").module
     plain, compiled = (Slots(module, 2, compiled=way) for way in (False, True))
     with torch.inference_mode():
