@@ -11,7 +11,6 @@ empty cell is unknown. The columns that are read:
     gender                          m, f
     f0_hz, f0_range_st              median of F0; its 10th to 90th percentile, semitones
     level_dbfs, rate_syl_s, pause_ratio   of active speech; syllables a second of it; share of pauses within it
-    c_voice, c_rate, c_pitch, c_range, c_volume, c_pauses   classes, by the thresholds of `labels.classify`
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ import typer
 
 from training import WEIGHTS
 from training.architecture import SIDES
-from training.labels import PROSODY
 from training.recipes import RECIPES, TOWER_RECIPES, Recipe
 
 
@@ -38,57 +37,22 @@ def _recipes() -> str:
     return "\n".join(lines)
 
 
-def _shown(value: Any) -> str:
-    return "-" if value is None else f"{value}"
+def _table(title: str, columns: dict[str, dict[str, Any]]) -> str:
+    """A table of the rows that the first column has; a cell is empty where a column has none, `-` where it is None."""
+    lines = [f"| {title} | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
+    for row in next(iter(columns.values())):
+        cells = ("-" if (value := column.get(row, "")) is None else f"{value}" for column in columns.values())
+        lines.append(f"| {row} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
-def _splits(results: dict[str, dict[str, Any]]) -> list[str]:
-    """A table of each split that was measured, its sides and languages beside each other."""
-    columns = [(side, language) for side in results for language in ("zh", "en")]
-    lines: list[str] = []
-    for split in ("dev", "report"):
-        if not all(split in figures for figures in results.values()):
-            continue
-        head = " | ".join(f"{side} {language}" for side, language in columns)
-        lines += ["", f"| {split} speakers | {head} | majority |", "|---|" + "---|" * (len(columns) + 1)]
-        parts = [results[side][split][language] for side, language in columns]
-
-        def row(name: str, values: list[Any], constant: Any = "", lines: list[str] = lines) -> None:
-            lines.append(f"| {name} | " + " | ".join(_shown(value) for value in values) + f" | {constant} |")
-
-        row("captions", [part["clips"] for part in parts])
-        row("well-formed", [part["well_formed"] for part in parts])
-        row("measured, mean of five", [part["measured_mean"] for part in parts])
-        row("heard, mean of voice and emotion", [part["heard_mean"] for part in parts])
-        row("emotion, mean of corpora", [part["emotion_mean"] for part in parts])
-        for corpus in sorted(parts[0]["emotion"]):
-            row(f"emotion, {corpus}", [part["emotion"][corpus] for part in parts])
-        for name in PROSODY:
-            row(name, [part["prosody"][name] for part in parts], parts[0]["majority"][name])
-    return lines
+def _figures(results: dict[str, dict[str, dict[str, Any]]]) -> str:
+    note = "`cremad` is its agreed clips (listeners heard what was meant), `cremad_all` all by what was meant."
+    *splits, others = (_table(title, columns) for title, columns in results.items())
+    return "\n\n".join([*splits, note, others])
 
 
-def _figures(results: dict[str, dict[str, Any]]) -> str:
-    lines = _splits(results)
-    lines += ["", "`cremad` is its agreed clips (listeners heard what was meant), `cremad_all` all by what was meant."]
-    lines += ["", "| | " + " | ".join(results) + " |", "|---|" + "---|" * len(results)]
-    sides = list(results.values())
-    lengths = list(sides[0]["well_formed_by_duration_s"])
-    for seconds in lengths:
-        row_values = " | ".join(_shown(side["well_formed_by_duration_s"][seconds]) for side in sides)
-        lines.append(f"| well-formed at {seconds} s, all languages and styles | {row_values} |")
-    for corpus in ("secap", "casia"):
-        for name in sides[0].get(corpus, {}):
-            values = [side[corpus][name] for side in sides]
-            if isinstance(values[0], dict):
-                cells = " | ".join(f"{value['accuracy']} (majority {value['majority']})" for value in values)
-            else:
-                cells = " | ".join(_shown(value) for value in values)
-            lines.append(f"| {corpus} {name} | {cells} |")
-    return "\n".join(lines).strip()
-
-
-def current(card: str, results: dict[str, dict[str, Any]] | None = None) -> str:
+def current(card: str, results: dict[str, dict[str, dict[str, Any]]] | None = None) -> str:
     """A card with tables of the shapes and recipes that the code has, and of `results` that `evaluate` wrote, if any.
 
     KeyError: a table has no place in the card.

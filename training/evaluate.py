@@ -33,21 +33,22 @@ def side(folder: Path, language: Language, style: Style = "default") -> Captione
 def caption_rows(folder: Path, rows: Sequence[Row], data: Path, language: Language) -> list[Scored]:
     """Captions of `rows` by the side in `folder`."""
     captioner = side(folder, language)
-    return [Scored(row, language, "default", captioner.caption(data / row.file).caption or "") for row in rows]
+    return [Scored(row, language, captioner.caption(data / row.file).caption or "") for row in rows]
 
 
 def well_formed_by_duration(folder: Path, rows: Sequence[Row], data: Path) -> dict[str, float]:
     """Per cent of well-formed captions (all languages and styles) of joined clips of each length in seconds."""
     rng = np.random.default_rng(5)
     speakers = sorted({row.speaker for row in rows})
-    clips = {f"{seconds:g}": list[Waveform]() for seconds in DURATIONS_S}
+    clips: dict[str, list[Waveform]] = {}
     for seconds in DURATIONS_S:
+        chosen = clips[f"well-formed at {seconds:g} s, all languages and styles"] = []
         for _ in range(JOINED):
             own = [row for row in rows if row.speaker == speakers[int(rng.integers(len(speakers)))]]
             joined: Waveform = np.zeros(0, dtype=np.float32)
             while len(joined) < seconds * SAMPLE_RATE:
                 joined = np.concatenate([joined, read_audio(data / own[int(rng.integers(len(own)))].file)])
-            clips[f"{seconds:g}"].append(joined[: int(seconds * SAMPLE_RATE)])
+            chosen.append(joined[: int(seconds * SAMPLE_RATE)])
     checks: dict[str, list[bool]] = {name: [] for name in clips}
     for language, style in PROMPTS:
         captioner = side(folder, language, style)
@@ -57,26 +58,17 @@ def well_formed_by_duration(folder: Path, rows: Sequence[Row], data: Path) -> di
     return {name: round(100.0 * sum(found) / len(found), 1) for name, found in checks.items()}
 
 
-def evaluate_side(folder: Path, rows: Sequence[Row], data: Path, *, report: bool) -> dict[str, Any]:
-    """All figures of one side on the dev speakers, on the corpora that are for evaluation only, and with `report` on
-    the report speakers."""
-    dev = dev_rows(rows)
-    splits = {"dev": dev, "report": report_rows(rows)} if report else {"dev": dev}
-    figures: dict[str, Any] = {
-        name: {language: summarise(caption_rows(folder, part, data, language)) for language in WORDS}
-        for name, part in splits.items()
-    }
-    figures["well_formed_by_duration_s"] = well_formed_by_duration(folder, dev, data)
+def others(folder: Path, rows: Sequence[Row], data: Path) -> dict[str, float | str | None]:
+    """Figures of the side in `folder` by length, and on the corpora that are for evaluation only."""
+    found: dict[str, float | str | None] = dict(well_formed_by_duration(folder, dev_rows(rows), data))
     for corpus in EVALUATION_ONLY:
         part = [row for row in rows if row.corpus == corpus]
         scored = caption_rows(folder, part, data, "zh")
-        figures[corpus] = {
-            name: {"accuracy": attribute_accuracy(scored, name), "majority": majority(part, name)}
-            for name in (*PROSODY, "emotion")
-            if majority(part, name) is not None
-        }
-        figures[corpus]["well_formed"] = summarise(scored)["well_formed"]
-    return figures
+        for name in (*PROSODY, "emotion"):
+            if (constant := majority(part, name)) is not None:
+                found[f"{corpus} {name}"] = f"{attribute_accuracy(scored, name)} (majority {constant})"
+        found[f"{corpus} well-formed"] = summarise(scored)["well-formed"]
+    return found
 
 
 def main(
@@ -84,12 +76,18 @@ def main(
     report: Annotated[bool, typer.Option(help="Report speakers too, when nothing is left to be chosen.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write all figures to this JSON file.")] = None,
 ) -> None:
-    """Accuracy per attribute, emotion per corpus, and well-formedness by duration."""
-    rows = read_rows(data)
-    results = {
-        name: evaluate_side(folder, rows, data, report=report)
-        for name, folder in (("edge", EDGE_WEIGHTS), ("cloud", CLOUD_WEIGHTS))
-    }
+    """Accuracy per attribute, emotion per corpus, and well-formedness by duration: tables by column and row."""
+    rows, sides = read_rows(data), {"edge": EDGE_WEIGHTS, "cloud": CLOUD_WEIGHTS}
+    splits = {"dev speakers": dev_rows(rows)} | ({"report speakers": report_rows(rows)} if report else {})
+    results: dict[str, dict[str, Any]] = {}
+    for title, part in splits.items():
+        results[title] = {
+            f"{name} {language}": summarise(caption_rows(folder, part, data, language))
+            for name, folder in sides.items()
+            for language in WORDS
+        }
+        results[title]["majority"] = {name: majority(part, name) for name in PROSODY}
+    results[""] = {name: others(folder, rows, data) for name, folder in sides.items()}
     text = json.dumps(results, indent=1, ensure_ascii=False)
     print(text)
     if output:

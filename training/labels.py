@@ -21,8 +21,6 @@ CLASSES: Final[dict[str, tuple[str, ...]]] = {
     "timbre": ("mellow", "balanced", "bright"),
     "emotion": ("neutral", "happy", "sad", "angry", "fearful", "disgusted", "surprised"),
 }
-OF_TABLE: Final = {("rate", "medium"): "moderate", ("volume", "medium"): "normal"}
-"""(attribute, class of the table) -> its name here, which is that in captions."""
 EMOTION_OF: Final = {
     "neutral": "neutral",
     "calm": "neutral",  # a score counts calm and neutral as one class, so they are trained as one
@@ -92,25 +90,23 @@ def read_rows(data: Path) -> list[Row]:
 
 
 def _row(record: dict[str, str]) -> Row:
-    classes = {name: OF_TABLE.get((name, value), value) for name in PROSODY if (value := record[f"c_{name}"])}
+    measures = Measures(
+        gender=record["gender"] or None,
+        f0_hz=_number(record["f0_hz"]),
+        f0_range_st=_number(record["f0_range_st"]),
+        level_dbfs=_number(record["level_dbfs"]),
+        rate_syl_s=_number(record["rate_syl_s"]),
+        pause_ratio=_number(record["pause_ratio"]),
+    )
     emotion = EMOTION_OF.get(record["emotion"])
-    if emotion:
-        classes["emotion"] = emotion
     return Row(
         file=record["file"],
         corpus=record["corpus"],
         speaker=record["speaker"],
         emotion=record["emotion"],
         heard=record["heard"],
-        measures=Measures(
-            gender=record["gender"] or None,
-            f0_hz=_number(record["f0_hz"]),
-            f0_range_st=_number(record["f0_range_st"]),
-            level_dbfs=_number(record["level_dbfs"]),
-            rate_syl_s=_number(record["rate_syl_s"]),
-            pause_ratio=_number(record["pause_ratio"]),
-        ),
-        classes=classes,
+        measures=measures,
+        classes=classify(measures) | ({"emotion": emotion} if emotion else {}),
     )
 
 

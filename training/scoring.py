@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from specdec_cli.prompts import Language, Style
-from training.captions import attributes_of, classes_in, is_well_formed
+from specdec_cli.prompts import Language
+from training.captions import classes_in, is_well_formed
 from training.labels import PROSODY, TRAINING_CORPORA, Row
 
 
 @dataclass(frozen=True)
 class Scored:
-    """One caption of one clip."""
+    """One caption of one clip, in the default style."""
 
     row: Row
     language: Language
-    style: Style
     text: str
 
     @property
@@ -33,14 +31,9 @@ def _rate(hits: Iterable[bool]) -> float | None:
 
 
 def attribute_accuracy(scored: Sequence[Scored], attribute: str) -> float | None:
-    """Per cent of captions with the right class, of those whose class is known and whose style mentions it.
-
-    A missing word is wrong.
-    """
+    """Per cent of captions with the right class, of those whose class is known; a missing word is wrong."""
     return _rate(
-        item.classes.get(attribute) == item.row.classes[attribute]
-        for item in scored
-        if attribute in item.row.classes and attribute in attributes_of(item.language, item.style)
+        item.classes.get(attribute) == item.row.classes[attribute] for item in scored if attribute in item.row.classes
     )
 
 
@@ -63,12 +56,7 @@ def emotion_by_corpus(scored: Sequence[Scored]) -> dict[str, float | None]:
     return found
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return round(sum(known) / len(known), 1) if len(known) == len(values) > 0 else None
-
-
-def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
+def summarise(scored: Sequence[Scored]) -> dict[str, float | None]:
     """All figures of one model in one language, per cent; a mean is None where one of its figures is not known.
 
     What is measured (the mean of five) and what is heard (voice and emotion) are never averaged: the first is agreement
@@ -78,12 +66,16 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
     emotion = _mean([by_corpus[corpus] for corpus in TRAINING_CORPORA if corpus in by_corpus])
     prosody = {name: attribute_accuracy(scored, name) for name in PROSODY}
     return {
-        "clips": len(scored),
-        "well_formed": _rate(is_well_formed(item.text, item.language, item.style) for item in scored),
-        "emotion_mean": emotion,
-        "emotion": by_corpus,
-        "prosody": prosody,
-        "measured_mean": _mean([value for name, value in prosody.items() if name != "voice"]),
-        "heard_mean": _mean([prosody["voice"], emotion]),
-        "majority": {name: majority([item.row for item in scored], name) for name in PROSODY},
+        "captions": len(scored),
+        "well-formed": _rate(is_well_formed(item.text, item.language, "default") for item in scored),
+        "measured, mean of five": _mean([value for name, value in prosody.items() if name != "voice"]),
+        "heard, mean of voice and emotion": _mean([prosody["voice"], emotion]),
+        "emotion, mean of corpora": emotion,
+        **{f"emotion, {corpus}": share for corpus, share in sorted(by_corpus.items())},
+        **prosody,
     }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known), 1) if len(known) == len(values) > 0 else None

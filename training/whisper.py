@@ -25,10 +25,6 @@ _LAYER_LINEARS: Final = (
 )
 
 
-class WhisperFormatError(ValueError):
-    """The file is not a CTranslate2 Whisper model of the expected layout."""
-
-
 def read_encoder_state(source: str) -> dict[str, torch.Tensor]:
     """Encoder weights, float32, named as in transformers' `WhisperEncoder`, from any of the three sources."""
     path = Path(source)
@@ -58,7 +54,7 @@ def read_ctranslate2(path: Path) -> dict[str, torch.Tensor]:
 
     take("I")
     if "Whisper" not in text():
-        raise WhisperFormatError(f"{path} is not a CTranslate2 Whisper model")
+        raise ValueError(f"{path} is not a CTranslate2 Whisper model")
     take("I")
     tensors: dict[str, torch.Tensor] = {}
     for _ in range(take("I")):
@@ -99,7 +95,7 @@ def from_ctranslate2(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor
 def port(state: dict[str, torch.Tensor], tower: Qwen2_5OmniAudioEncoder) -> None:
     """Copy Whisper's convolutions and as many layers as `tower` has; `ln_post` starts from Whisper's final norm."""
     if state["conv1.weight"].shape[0] != TOWER_WIDTH:
-        raise WhisperFormatError(f"expected Whisper base (width {TOWER_WIDTH}), got {state['conv1.weight'].shape[0]}")
+        raise ValueError(f"expected Whisper base (width {TOWER_WIDTH}), got {state['conv1.weight'].shape[0]}")
     target = tower.state_dict()
     for name in target:
         source = name.replace("ln_post", "layer_norm")

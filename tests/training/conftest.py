@@ -47,10 +47,8 @@ def corpora(tmp_path_factory) -> Path:
             file, f0_hz = f"{corpus}-{speaker}-{emotion}.wav", 110.0 + 100 * number
             soundfile.write(folder / file, voice(len(records), 1.2), SAMPLE_RATE)
             measured = {"f0_hz": f0_hz, "f0_range_st": 3.0, "level_dbfs": -20.0, "pause_ratio": 0.0}
-            classes = {"c_voice": ("male", "female")[number], "c_rate": "medium", "c_pitch": "low", "c_range": "flat"}
             known = {"file": file, "corpus": corpus, "speaker": speaker, "emotion": emotion, "heard": emotion}
-            known |= {"gender": "mf"[number]}
-            records.append(known | measured | classes | {"c_volume": "medium", "c_pauses": "few", "rate_syl_s": 5.0})
+            records.append(known | measured | {"gender": "mf"[number], "rate_syl_s": 5.0})
     lines = ["\t".join(map(str, record.values())) for record in records]
     (folder / "labels.tsv").write_text("\n".join(["\t".join(records[0]), *lines, ""]), encoding="utf-8")
     return folder

@@ -35,8 +35,8 @@ def test_figures_are_measured_and_stand_in_the_card(corpora, tmp_path, monkeypat
     monkeypatch.setattr(evaluate, "DURATIONS_S", (1.0,))
     evaluate.main(corpora, report=True, output=tmp_path / "figures.json")
     figures = json.loads((tmp_path / "figures.json").read_text())
-    assert figures["edge"]["dev"]["zh"]["clips"] == 2 * len(DEV_SPEAKERS)
-    assert figures["cloud"]["report"]["en"]["well_formed"] == 100.0
+    assert figures["dev speakers"]["edge zh"]["captions"] == 2 * len(DEV_SPEAKERS)
+    assert figures["report speakers"]["cloud en"]["well-formed"] == 100.0
     shutil.copy(WEIGHTS / "MODEL_CARD.md", tmp_path / "card.md")
     card.main(tmp_path / "figures.json", tmp_path / "card.md")
     written = (tmp_path / "card.md").read_text("utf-8")

@@ -135,7 +135,7 @@ def test_captions_of_pairs_are_judged_on_the_corpus_that_each_was_trained_withou
         texts = [compose(classes, language, "default").text for classes in right]
         if folder.name == "edge":
             texts = [text.replace("男声", "").replace("male voice", "") for text in texts]
-        return [Scored(each, language, "default", text) for each, text in zip(part, texts, strict=True)]
+        return [Scored(each, language, text) for each, text in zip(part, texts, strict=True)]
 
     monkeypatch.setattr(pair_judge, "read_rows", lambda _: rows)
     monkeypatch.setattr(pair_judge, "caption_rows", captions)
