@@ -27,7 +27,7 @@ from specdec_cli.cloud.http import MalformedError
 from specdec_cli.config.locate import is_loopback
 from specdec_cli.serve import chat, page
 from specdec_cli.serve.api_error import ApiError, event, refusal_of
-from specdec_cli.serve.bodies import Bodies, unless_gone
+from specdec_cli.serve.bodies import Bodies, while_connected
 from specdec_cli.serve.captions import Captions
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.metrics import Metrics
@@ -125,9 +125,11 @@ def _verification(service: Service, bodies: Bodies) -> APIRouter:
     @routes.post(f"{_SESSION}/verify")
     async def open_or_verify(id_: UUID, request: Request) -> Response:
         body, act = await bodies.read(request), service.open if request.method == "PUT" else service.verify
-        working = asyncio.ensure_future(service.in_thread(act, id_.hex, bytes(body.content)))
-        working.add_done_callback(lambda _: body.release())  # a thread may hold it for longer than its client waits
-        return _answer(await unless_gone(request, working))
+        try:
+            async with while_connected(request):
+                return _answer(await service.in_thread(act, id_.hex, bytes(body.content)))
+        finally:
+            body.release()
 
     @routes.delete(_SESSION, status_code=204)
     async def forget(id_: UUID) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from concurrent.futures import Executor
-from typing import Any, TypeVar
+from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -62,26 +63,28 @@ class Bodies:
         return body
 
 
-async def unless_gone(request: Request, work: Awaitable[T]) -> T:
-    """The result of `work`, once the body was read. If the client leaves, cancels it and raises ClientDisconnect."""
-    tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(work), asyncio.ensure_future(_departure(request))]
+@asynccontextmanager
+async def while_connected(request: Request) -> AsyncIterator[None]:
+    """Cancels the block if the client leaves, once the body was read; ClientDisconnect is raised when it has ended."""
+    block, is_gone = asyncio.current_task(), False
+    assert block is not None
+
+    async def watch() -> None:
+        nonlocal is_gone
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        is_gone = True
+        block.cancel()
+
+    watching = asyncio.create_task(watch())
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if not tasks[0].done():
-            raise ClientDisconnect
-        result: T = tasks[0].result()
-        return result
+        yield
+    except asyncio.CancelledError:
+        if is_gone:
+            raise ClientDisconnect from None
+        raise
     finally:
-        for task in tasks:
-            task.cancel()
-        # an error has this frame in its traceback: as long as the frame has the error, their memory waits for the
-        # garbage collector, with the recording and all that was made of it
-        del tasks, task
-
-
-async def _departure(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+        watching.cancel()
 
 
 async def in_thread(pool: Executor, work: Callable[[], T], stop: Callable[[], object]) -> T:
@@ -100,7 +103,9 @@ async def in_thread(pool: Executor, work: Callable[[], T], stop: Callable[[], ob
             running.exception()  # no other request uses it
         raise
     finally:
-        del running, future  # as above
+        # an error has this frame in its traceback: as long as the frame has the error, their memory waits for the
+        # garbage collector, with the recording and all that was made of it
+        del running, future
 
 
 async def each_in_thread(
@@ -110,13 +115,11 @@ async def each_in_thread(
     loop, queue = asyncio.get_running_loop(), asyncio.Queue[tuple[T, ...]]()
 
     def run() -> None:
-        try:
-            for each in work():
-                loop.call_soon_threadsafe(queue.put_nowait, (each,))
-        finally:
-            loop.call_soon_threadsafe(queue.put_nowait, ())
+        for each in work():
+            loop.call_soon_threadsafe(queue.put_nowait, (each,))
 
     running = asyncio.ensure_future(in_thread(pool, run, stop))
+    running.add_done_callback(lambda _: queue.put_nowait(()))
     try:
         while found := await queue.get():
             yield found[0]

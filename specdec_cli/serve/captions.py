@@ -59,7 +59,7 @@ class Step:
 
     piece: ServedPiece
     text: str  # added to the caption; later blocks cannot change it
-    tokens: tuple[Token, ...]  # committed by the block
+    tokens: tuple[Token, ...]  # committed by the block, or in all if no block was a step
     made: Round | Transcript
     failed: SpecdecError | None = None  # why the piece has no caption
 
@@ -161,8 +161,10 @@ class Captions:
         if self._engine is not None:
             self._engine.close()
 
-    async def steps(self, wanted: Wanted, client: str) -> AsyncGenerator[Step]:
+    async def steps(self, wanted: Wanted, client: str, *, blocks: bool) -> AsyncGenerator[Step]:
         """The steps of a recording, whose turns are those of `client`. Once this is closed no forward is made.
+
+        Without `blocks` they are transcripts only, and each has the text and the tokens of its piece.
 
         Raises:
             ApiError: the request is at fault.
@@ -180,7 +182,7 @@ class Captions:
                     async with self._reading.turn(client, later=True):
                         run = await in_thread(self._pool, partial(next, runs), file.end)
                 async with self._turn(client, later=later):
-                    work = partial(self._steps_of, run, captioner, left, later)
+                    work = partial(self._steps_of, run, captioner, left, later=later, blocks=blocks)
                     async with aclosing(each_in_thread(self._pool, work, left.set)) as steps:
                         async for step in steps:
                             lost = lost or step.failed
@@ -210,7 +212,9 @@ class Captions:
         async with self._later.turn(client) if later else nullcontext(), self._decoding.turn(client, later=later):
             yield
 
-    def _steps_of(self, run: Run, captioner: Captioner, left: threading.Event, later: bool) -> Iterator[Step]:
+    def _steps_of(
+        self, run: Run, captioner: Captioner, left: threading.Event, *, later: bool, blocks: bool
+    ) -> Iterator[Step]:
         """Yields each block of a piece, and its transcript: of one among several pieces, it may be that of a failure.
 
         Once `left` is set, no further forward is made, and ClientDisconnect is raised.
@@ -227,12 +231,12 @@ class Captions:
                 for update in updates:
                     if left.is_set():
                         return
-                    if isinstance(update.event, Round):
+                    if blocks and isinstance(update.event, Round):
                         settled = captioner.caption_rules.settled(update.text.caption)
                         yield Step(piece, settled[sent:], tuple(run.tokens[seen:]), update.event)
                         sent, seen = max(sent, len(settled)), len(run.tokens)
             transcript = run.finish()
-            yield Step(piece, (transcript.caption or "")[sent:], (), transcript)
+            yield Step(piece, (transcript.caption or "")[sent:], tuple(run.tokens[seen:]), transcript)
         except SpecdecError as error:
             if sent or run.started.pieces is None or isinstance(error, ContextError):
                 raise

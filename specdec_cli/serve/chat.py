@@ -17,9 +17,9 @@ from starlette.types import Send
 
 from specdec_cli.labels import Lexicon
 from specdec_cli.serve.api_error import ApiError, ErrorAnswer, refusal_of
-from specdec_cli.serve.bodies import Bodies, Body, in_thread, unless_gone
+from specdec_cli.serve.bodies import Bodies, Body, in_thread, while_connected
 from specdec_cli.serve.caption_object import object_schema
-from specdec_cli.serve.captions import Captions, Wanted
+from specdec_cli.serve.captions import Captions, Step, Wanted
 from specdec_cli.serve.completion import ChatCompletion, Completion
 from specdec_cli.serve.metrics import Metrics
 from specdec_cli.serve.requests import PREFIX, ChatRequest
@@ -33,7 +33,7 @@ _REFUSED: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 Texts = asyncio.Queue[str | Exception | None]
-"""The texts of an answer, then None, or the error that ends it."""
+"""The events of a stream, then None, or the error that ends it."""
 
 
 class Model(BaseModel):
@@ -96,30 +96,27 @@ class _Api:
 
     async def answer(self, request: Request) -> Response:
         """A caption, as a whole or as a stream. An error before its first block is answered with a status."""
-        held, body = ExitStack(), await self._bodies.read(request)
-        held.callback(body.release)
-        try:
+        body = await self._bodies.read(request)
+        with ExitStack() as held:
+            held.callback(body.release)
             held.enter_context(self._captions.place())
-            reading = in_thread(self._reading, partial(self._read, body), lambda: None)
-            asked, wanted, answer = await unless_gone(request, reading)
-            held.callback(wanted.file.close)
-            body.content = bytearray()
-            body.count(wanted.file.size)
-        except BaseException:
-            held.close()
-            raise
-        texts = asyncio.Queue[str | Exception | None](1)  # no piece is begun before the last one is read
-        client = request.client.host if request.client else ""
-        work = asyncio.create_task(self._put(texts, wanted, client, answer, stream=bool(asked.stream)))
-        work.add_done_callback(lambda _: held.close())
-        if not asked.stream:
-            try:
-                whole = await unless_gone(request, texts.get())
-            finally:
-                work.cancel()
-            return Response(_text(whole), media_type="application/json")
-        stream = _texts(work, texts)
-        first = await unless_gone(request, anext(stream))
+            async with while_connected(request):
+                asked, wanted, answer = await in_thread(self._reading, partial(self._read, body), lambda: None)
+                held.callback(wanted.file.close)
+                body.content = bytearray()
+                body.count(wanted.file.size)
+                client = request.client.host if request.client else ""
+                if not asked.stream:
+                    async with aclosing(self._steps(wanted, client, blocks=False)) as steps:
+                        async for step in steps:
+                            answer.add(step)
+                    return Response(answer.whole(), media_type="application/json")
+                texts = Texts(1)  # no piece is begun before the last one is read
+                work = asyncio.create_task(self._put(texts, wanted, client, answer))
+                release = held.pop_all().close
+                work.add_done_callback(lambda _: release())
+                stream = _texts(work, texts)
+                first = await anext(stream)
         head = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return _Stream(_streamed(first, stream), media_type="text/event-stream", headers=head)
 
@@ -134,28 +131,23 @@ class _Api:
         asked.messages.clear()  # from here on the recording is held once
         return asked, wanted, answer
 
-    async def _put(
-        self,
-        texts: Texts,
-        wanted: Wanted,
-        client: str,
-        answer: Completion,
-        *,
-        stream: bool,
-    ) -> None:
-        """Puts the answer, or the events of a stream, and None at the end, or an error."""
+    async def _steps(self, wanted: Wanted, client: str, *, blocks: bool) -> AsyncGenerator[Step]:
+        """The steps of a recording, see `Captions.steps`. Counts its captions."""
+        async with aclosing(self._captions.steps(wanted, client, blocks=blocks)) as steps:
+            async for step in steps:
+                if isinstance(step.made, Transcript):
+                    self._metrics.captions.labels(wanted.captioner.config.decoding.mode).inc()
+                    self._metrics.captioned_s.inc(step.piece.end_s - step.piece.start_s)
+                yield step
+
+    async def _put(self, texts: Texts, wanted: Wanted, client: str, answer: Completion) -> None:
+        """Puts the events of a stream, and None at the end, or an error."""
         try:
-            async with aclosing(self._captions.steps(wanted, client)) as steps:
+            async with aclosing(self._steps(wanted, client, blocks=True)) as steps:
                 async for step in steps:
-                    if isinstance(step.made, Transcript):
-                        self._metrics.captions.labels(wanted.captioner.config.decoding.mode).inc()
-                        self._metrics.captioned_s.inc(step.piece.end_s - step.piece.start_s)
-                    if stream:
-                        await texts.put(_event(answer.chunk(step)))
-                    else:
-                        answer.add(step)
-            for text in map(_event, answer.last()) if stream else (answer.whole(),):
-                await texts.put(text)
+                    await texts.put(_event(answer.chunk(step)))
+            for chunk in answer.last():
+                await texts.put(_event(chunk))
             await texts.put(None)
         except Exception as error:
             await texts.put(error)
@@ -194,7 +186,7 @@ def _text(found: str | Exception | None) -> str | None:
             raise found
         return found
     finally:
-        del found  # an error has this frame in its traceback, see `unless_gone`
+        del found  # an error has this frame in its traceback, see `in_thread`
 
 
 async def _streamed(first: str, texts: AsyncGenerator[str]) -> AsyncGenerator[str]:

@@ -101,7 +101,7 @@ class Completion:
         """Adds a step; returns its chunk of a stream, as JSON."""
         made, (text, logprobs) = step.made, self.add(step)
         if isinstance(made, Transcript):
-            own: dict[str, Any] = {"transcript": _without_rounds(made)}
+            own: dict[str, Any] = {"transcript": made.values(without={"rounds"})}
         else:
             own = {"block": made.model_dump(mode="json"), "tokens": list(token_fates.tokens(made))}
         piece = {name: getattr(step.piece, name) for name in ("index", "start_s", "end_s")}
@@ -150,7 +150,7 @@ class Completion:
         """The field `specdec`, beside the API's own fields."""
         done, totals = self._done, [each.totals for each in self._done if each.totals]
         drafted = sum(each.drafted for each in totals)
-        pieces = [_without_rounds(each) for each in done]
+        pieces = [each.values(without={"rounds"}) for each in done]
         of_one = pieces[0] if len(pieces) == 1 else {}
         times = ("forwards_edge_ms", "forwards_cloud_ms", "total_ms")
         return {
@@ -178,12 +178,6 @@ class Completion:
 
 def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _without_rounds(transcript: Transcript) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(transcript.model_copy(update={"rounds": ()}).to_json())
-    del found["rounds"]
-    return found
 
 
 def _each_once(lists: Iterable[Iterable[str]]) -> list[str]:

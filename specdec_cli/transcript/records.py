@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -318,12 +319,15 @@ class Transcript(TranscriptHead):
             name: each.classes[class_] for name, each in scores.items() if (class_ := said.get(name)) in each.classes
         }
 
-    def to_json(self) -> str:
-        """One line of JSON, with Chinese as it is; its own optional fields are left out if None or empty."""
+    def values(self, without: AbstractSet[str] = frozenset()) -> dict[str, Any]:
+        """The fields as `to_json` writes them, but those `without`."""
         fields = type(self).model_fields.items()
         absent = {name for name, field in fields if not field.is_required() and getattr(self, name) in (None, ())}
-        values = self.model_dump(mode="json", exclude=absent)
-        line = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return self.model_dump(mode="json", exclude=absent | without)
+
+    def to_json(self) -> str:
+        """One line of JSON, with Chinese as it is; its own optional fields are left out if None or empty."""
+        line = json.dumps(self.values(), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return readable(line)  # inside JSON, a surrogate written out is the escape that stands for it
 
 
