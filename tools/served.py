@@ -70,7 +70,6 @@ def run(recordings: Path, config: str, in_flight: int, restart: str | None) -> d
         "clips_per_s": round(clips / wall_s, 2),
         # a server that was started again counts from 0
         "requests_per_clip": None if restart else [round(count / max(clips, 1), 2) for count in asked],
-        "rounds_per_clip": round(sum(line["totals"]["rounds"] for line in lines if line.get("totals")) / clips, 2),
         "client_cpu_ms_per_clip": round(1e3 * spent_s / max(clips, 1), 1),
     }
 

@@ -1,15 +1,18 @@
 """The pair's stages, one after another, on a few tones."""
 
 from dataclasses import replace
+from itertools import count
 
 import pytest
 import torch
+from torch import nn
 
 from training import train
 from training.architecture import CLOUD, EDGE, SEED
 from training.augment import Pool
 from training.checkpoint import load_checkpoint
-from training.recipes import RECIPES, TOWER_RECIPES
+from training.recipes import RECIPES, TOWER_RECIPES, Recipe
+from training.state import take_steps
 from training.tower import build_tower
 
 
@@ -39,3 +42,31 @@ def test_all_stages_give_a_pair_and_the_same_command_again_changes_nothing(tmp_p
     assert (work / SEED.name / "model.safetensors").exists()
     train.main(tmp_path, "", work, output)
     assert weights == {side.name: (output / side.name / "model.safetensors").read_bytes() for side in (EDGE, CLOUD)}
+
+
+def test_steps_that_were_broken_off_go_on_where_they_were_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr("training.state.SAVE_EVERY", 2)
+
+    def trained(name: str, breaks_at: int = 0) -> torch.Tensor:
+        layer = nn.Linear(3, 2)
+        nn.init.ones_(layer.weight)
+        nn.init.zeros_(layer.bias)
+
+        def losses(first):
+            for step in count(first):
+                yield {"loss": (layer(torch.randn(4, 3)) - step).square().mean()}
+
+        def report(step, _):
+            if step == breaks_at:
+                raise KeyboardInterrupt
+
+        groups = [{"params": list(layer.parameters()), "lr": 0.1}]
+        recipe = Recipe(warm_up=2)
+        take_steps(recipe, 9, dict(layer.named_parameters()), groups, losses, tmp_path / f"{name}.pt", report)
+        return layer.weight.detach()
+
+    whole = trained("whole")
+    with pytest.raises(KeyboardInterrupt):
+        trained("broken", breaks_at=6)
+    assert torch.load(tmp_path / "broken.pt", weights_only=True)["step"] == 4
+    assert torch.equal(trained("broken"), whole)
