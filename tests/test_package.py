@@ -90,6 +90,12 @@ def test_no_modules_import_each_other():
     assert len(tuple(TopologicalSorter(modules).static_order())) > 150  # raises for a circle, and names it
 
 
+def test_few_modules_import_for_their_types_alone():
+    trees = (parsed(path) for path in (ROOT / "specdec_cli").rglob("*.py"))
+    apart = [node for tree in trees for node in tree.body if ast.unparse(node).startswith("if TYPE_CHECKING:")]
+    assert len(apart) <= 20, "a module that needs another for its types alone may stand in the wrong place"
+
+
 def test_the_image_of_the_server_copies_what_the_build_needs():
     lines = [line.split() for line in (ROOT / "Dockerfile").read_text().splitlines()]
     copied = {name for words in lines if words[:1] == ["COPY"] for name in words[1:-1]}
