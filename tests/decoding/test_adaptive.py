@@ -7,7 +7,7 @@ import torch
 
 from specdec_cli.decoding.block import Block, Draft, Verdict
 from specdec_cli.decoding.gate import Gate
-from specdec_cli.decoding.length import MOST_DRAFTED, SOLO_BLOCK, BlockLength
+from specdec_cli.decoding.length import MOST_DEFERRED, MOST_DRAFTED, PER_TOKEN, SOLO_BLOCK, BlockLength
 from specdec_cli.decoding.rows import TokenEvidence
 from tests.laws.cases import collect, make_case
 from tests.table import TableModel, certain, spelled, table_loop
@@ -43,6 +43,16 @@ def test_a_block_ends_where_another_token_would_hardly_stand():
         assert not _length(mode).enough(sure)
         assert _length(mode).enough(unsure)
         assert not _length(mode, 0.05).enough(unsure), "a cheap token may be wrong"
+
+
+def test_deferred_drafts_of_which_nothing_stands_take_a_few_forwards_a_token():
+    edge = certain({"^": "a", "a": "b", "b": "a", "c": "a"})
+    cloud = certain(dict.fromkeys("^abc", "c"))
+    loop = table_loop(edge, cloud, gate="always", defer=True, loop_period=0, max_new_tokens=100)
+    rounds, finished = collect(loop.events())
+    assert len(rounds) == len(finished.token_ids) == 100
+    assert len(rounds[0].draft_ids) == MOST_DEFERRED == 64
+    assert finished.edge.forwards <= MOST_DEFERRED + (PER_TOKEN + 1) * 100
 
 
 def test_an_edge_that_costs_more_than_it_can_gain_is_not_asked_where_the_cloud_writes():
