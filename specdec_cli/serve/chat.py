@@ -101,8 +101,7 @@ class _Api:
             held.callback(body.release)
             held.enter_context(self._captions.place())
             async with while_connected(request):
-                asked, wanted, answer = await in_thread(self._reading, partial(self._read, body), lambda: None)
-                held.callback(wanted.file.close)
+                asked, wanted, answer = await in_thread(self._reading, partial(self._read, body, held), lambda: None)
                 body.content = bytearray()
                 body.count(wanted.file.size)
                 client = request.client.host if request.client else ""
@@ -120,7 +119,7 @@ class _Api:
         head = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return _Stream(_streamed(first, stream), media_type="text/event-stream", headers=head)
 
-    def _read(self, body: Body) -> tuple[ChatRequest, Wanted, Completion]:
+    def _read(self, body: Body, held: ExitStack) -> tuple[ChatRequest, Wanted, Completion]:
         captions, asked = self._captions, ChatRequest.read(body.content)
         settings, mode = asked.settings(captions.limits.text_tokens), captions.mode_of(asked.model)
         if "decoding.mode" in settings:
@@ -128,6 +127,7 @@ class _Api:
         answer = Completion(asked, mode, asked.wanted(_PROPERTIES), captions.loaded.pair.processor)
         settings["decoding.mode"] = mode
         wanted = captions.wanted(settings, asked.texts, asked.sound(), asked.left_out())
+        held.callback(wanted.file.close)
         asked.messages.clear()  # from here on the recording is held once
         return asked, wanted, answer
 
