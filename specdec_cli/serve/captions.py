@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing, contextmanager, nullcontext
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from io import FileIO
@@ -125,7 +125,6 @@ class Captions:
         # long recordings are read beside short ones, and later pieces leave a quarter of the places to first ones
         self._reading, self._reading_long = Turns(readers), Turns(max(readers - 1, 1))
         self._decoding, self._later = Turns(room), Turns(max(room - room // 4, 1))
-        self._ahead = Turns(2 * readers)  # short recordings read ahead: reading is in vain if their clients leave
         models = captioner.pair.loaded
         threads = encoders_and_threads(models)[1] if models else torch.get_num_threads()
         self._pool = ThreadPoolExecutor(room + 2 * readers, "specdec caption", torch.set_num_threads, (threads,))
@@ -173,10 +172,8 @@ class Captions:
         """
         captioner, file, left = wanted.captioner, wanted.file, threading.Event()
         lost: SpecdecError | None = None  # of the first piece without a caption
-        captioned, ahead = False, AsyncExitStack()
+        captioned = False
         try:
-            if not wanted.is_long:
-                await ahead.enter_async_context(self._ahead.turn(client))
             async with (self._reading_long if wanted.is_long else self._reading).turn(client):
                 runs, run, count = await in_thread(self._pool, partial(self._begun, wanted), file.end)
             for number in range(count):
@@ -185,7 +182,6 @@ class Captions:
                     async with self._reading.turn(client, later=True):
                         run = await in_thread(self._pool, partial(next, runs), file.end)
                 async with self._turn(client, later=later):
-                    await ahead.aclose()
                     work = partial(self._steps_of, run, captioner, left, later=later, blocks=blocks)
                     async with aclosing(each_in_thread(self._pool, work, left.set)) as steps:
                         async for step in steps:
@@ -202,7 +198,6 @@ class Captions:
             raise
         finally:
             del lost
-            await ahead.aclose()
 
     def _begun(self, wanted: Wanted) -> tuple[Iterator[Run], Run, int]:
         """Opens a recording: the runs of its pieces, of which the first is taken already, and how many there are."""

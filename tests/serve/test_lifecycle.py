@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from specdec_cli.captioner import Captioner
 from specdec_cli.decoding.pair import Pair
 from specdec_cli.models.session import Session
 from specdec_cli.serve.app import Offer
-from specdec_cli.serve.captions import Captions
 from specdec_cli.serve.limits import ServeLimits
 from tests.mini_pair import RATE, captioner, mini_pair, voice
 from tests.serve.messages import ask, encoded, message, spoken, text_of
@@ -103,25 +102,6 @@ def test_what_a_client_that_vanished_has_left_goes_without_the_garbage_collector
         assert until(lambda: sessions() <= before)
     finally:
         gc.enable()
-
-
-def test_a_client_that_leaves_a_long_queue_costs_no_reading(monkeypatch):
-    reading = list[object]()
-    read = Captions._begun
-    monkeypatch.setattr(Captions, "_begun", lambda *given: reading.append(given) or read(*given))
-    with captioning(room=1) as served, held_up() as (_, go_on), ExitStack() as connected:
-        captions = served.offer.captions
-        ahead = 1 + captions._ahead._free  # one is decoded
-        for _ in range(ahead):
-            connected.enter_context(begun(served))
-        assert until(lambda: len(reading) == ahead)
-        crowd = [begun(served) for _ in range(4)]
-        assert until(lambda: captions.under_way == ahead + 4)
-        for connection in crowd:
-            connection.close()
-        assert until(lambda: captions.under_way == ahead)
-        assert len(reading) == ahead
-        go_on.set()
 
 
 def test_clients_that_vanish_cost_the_others_nothing(served):
