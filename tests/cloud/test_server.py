@@ -26,6 +26,8 @@ from specdec_cli.decoding.remote import RemoteClip
 from specdec_cli.errors import DecodingError
 from specdec_cli.models.session import Session
 from specdec_cli.models.slots import SlotLayer
+from specdec_cli.serve import verification
+from specdec_cli.serve.bodies import in_thread
 from tests.cli.harness import Fork
 from tests.laws.cases import Case, collect, make_case
 from tests.laws.test_wire_law import assert_wire, far_loop
@@ -376,8 +378,12 @@ def test_the_budget_counts_what_a_clip_holds(case):
 
 
 @pytest.mark.slow
-def test_nothing_more_is_done_for_a_client_that_has_left(case):
+def test_nothing_more_is_done_for_a_client_that_has_left(case, monkeypatch):
     """And its body counts as long as a thread holds it, however soon the client goes."""
+    left = threading.Event()
+    monkeypatch.setattr(
+        verification, "in_thread", lambda pool, work, stop: in_thread(pool, work, lambda: (stop(), left.set()))
+    )
     with verifying(case.cloud) as served, held_up() as (started, go_on):
         good, features = a_clip(served, case)
         body = framed(
@@ -386,11 +392,12 @@ def test_nothing_more_is_done_for_a_client_that_has_left(case):
         head = f"PUT {new_session()} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         with connections(served, 1, head + body):
             assert started.acquire(timeout=120)
-        asked = served.service.metrics.requests.labels("PUT /v1/sessions/{id_}", "499")
-        assert until(lambda: asked._value.get() == 1.0)
+        assert left.wait(120)
         assert served.offer.bodies.held == len(body)
         go_on.set()
-        assert until(lambda: served.offer.bodies.held == 0)
+        asked = served.service.metrics.requests.labels("PUT /v1/sessions/{id_}", "499")
+        assert until(lambda: asked._value.get() == 1.0)
+        assert served.offer.bodies.held == 0
         assert not started.acquire(timeout=0.2)  # 40 more tokens were wanted: nobody is left to read them
 
 
