@@ -17,9 +17,9 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, nullcontext
 from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -30,16 +30,18 @@ import soundfile
 import typer
 
 from specdec_cli.captioner import Captioner
+from specdec_cli.captioning.job import Job, Sink, caption_missing
 from specdec_cli.captioning.local import BatchBackend
-from specdec_cli.captioning.output_file import Task
 from specdec_cli.cli.process import prepare_process
 from specdec_cli.config import load_config
-from specdec_cli.inputs.recording import InputFile
+from specdec_cli.inputs.find import Paths
+from specdec_cli.labels import Lexicon
 from specdec_cli.serve.app import Offer
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import offered
 from tests.mini_pair import RATE, voice
 from tests.support.servers import Running
+from tests.support.transcripts import read_transcripts
 
 _DISTINCT = 100
 _VANISHED_S = 0.05  # after which a client leaves that waits for no block
@@ -124,17 +126,21 @@ def _made(offer: Offer) -> float:
 
 
 def _batch(captioner: Captioner, paths: list[Path], recordings: int) -> list[str | None]:
-    """Captions so many recordings; returns the caption of each distinct one."""
-    found: dict[str, str | None] = {}
-
-    def tasks() -> Iterator[Task]:
-        for n in range(recordings):
-            yield Task(InputFile(str(paths[n % len(paths)])))
-
-    for outcome in BatchBackend(captioner, batch_size=16, workers=4).outcomes(tasks(), lambda: False):
-        assert outcome.line is not None
-        found[outcome.line.file] = outcome.line.caption
-    return [found.get(str(path)) for path in paths]
+    """Captions so many recordings as `specdec batch` does, into a file; returns the caption of each distinct one."""
+    with tempfile.TemporaryDirectory(dir=paths[0].parent) as folder:
+        named = [Path(folder) / f"{n}.wav" for n in range(recordings)]
+        for n, path in enumerate(named):
+            path.hardlink_to(paths[n % len(paths)])
+        output = Path(folder) / "captions.jsonl"
+        job = Job(
+            config=captioner.config,
+            lexicon=Lexicon.shipped(),
+            inputs=Paths([str(path) for path in named]),
+            transcripts=output,
+        )
+        caption_missing(job, nullcontext(BatchBackend(captioner, batch_size=16, workers=4)), Sink())
+        found = {line.file: line.caption for line in read_transcripts(output)}
+        return [found[str(path)] for path in named[: len(paths)]]
 
 
 def _ask(port: int, paths: list[Path], requests: int, leaving: int, at_a_time: int) -> tuple[list[str | None], int]:
