@@ -44,6 +44,7 @@ from tests.support.servers import Running
 from tests.support.transcripts import read_transcripts
 
 _DISTINCT = 100
+_TOGETHER = 16  # the default of both commands
 _VANISHED_S = 0.05  # after which a client leaves that waits for no block
 
 
@@ -65,7 +66,9 @@ def main(
     """Print rates, CPU time and memory of `serve` under load beside `batch`."""
     prepare_process()
     resolved = load_config("mini", environ={"LANG": "en_US"})
-    running = Running(offer := offered(Captioner.load(resolved.config.running_long()), resolved, ServeLimits(), 16))
+    running = Running(
+        offer := offered(Captioner.load(resolved.config.running_long()), resolved, ServeLimits(), _TOGETHER)
+    )
     assert offer.captions is not None
     process, memory = psutil.Process(), list[int]()
     try:
@@ -138,7 +141,8 @@ def _batch(captioner: Captioner, paths: list[Path], recordings: int) -> list[str
             inputs=Paths([str(path) for path in named]),
             transcripts=output,
         )
-        caption_missing(job, nullcontext(BatchBackend(captioner, batch_size=16, workers=4)), Sink())
+        backend = BatchBackend(captioner, batch_size=_TOGETHER, workers=job.config.runtime.readers)
+        caption_missing(job, nullcontext(backend), Sink())
         found = {line.file: line.caption for line in read_transcripts(output)}
         return [found[str(path)] for path in named[: len(paths)]]
 
