@@ -129,7 +129,7 @@ def test_a_signal_at_any_moment_ends_the_command(folder, tmp_path, command):
 def test_a_signal_while_the_models_are_loaded_ends_the_command(folder, tmp_path, command):
     """In a process of its own, which imports PyTorch and loads the pair."""
     rng = random.Random(command)
-    for moment in range(2 * MOMENTS // 3):  # three seconds of imports each
+    for moment in range(MOMENTS):
         number = (signal.SIGTERM, signal.SIGINT)[moment % 2]
         place = tmp_path / str(moment)
         (place / "out").mkdir(parents=True)
