@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
-from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -36,7 +35,6 @@ from specdec_cli.cli.process import prepare_process
 from specdec_cli.config import load_config
 from specdec_cli.inputs.find import Paths
 from specdec_cli.labels import Lexicon
-from specdec_cli.serve.app import Offer
 from specdec_cli.serve.limits import ServeLimits
 from specdec_cli.serve.server import offered
 from tests.mini_pair import RATE, voice
@@ -53,7 +51,6 @@ class Turn(NamedTuple):
 
     per_s: float  # recordings whose captions somebody got
     cpu_s: float  # of this process, of each of them
-    made_per_s: float  # captions, those for clients that had left by then, too
 
 
 def main(
@@ -93,7 +90,7 @@ def main(
             for number in range(rounds):
                 turns = [lambda: _batch(offer.captions.loaded, paths, asked), lambda: ask(asked, leaving)]  # type: ignore[union-attr]
                 order = (0, 1) if number % 2 == 0 else (1, 0)
-                timed = {each: _timed(turns[each], asked, partial(_made, offer)) for each in order}
+                timed = {each: _timed(turns[each], asked) for each in order}
                 batch, serve = timed[0], timed[1]
                 pairs.append((batch, serve))
                 memory.append(process.memory_info().rss >> 20)
@@ -109,23 +106,15 @@ def main(
     print(f"memory: {memory[0]} MiB after the first pair, {memory[-1]} MiB after the last")
     for name, ratios in (
         ("answers/s", [serve.per_s / batch.per_s for batch, serve in pairs]),
-        ("captions/s, also for clients that had left", [serve.made_per_s / batch.per_s for batch, serve in pairs]),
         ("CPU s an answer", [serve.cpu_s / batch.cpu_s for batch, serve in pairs]),
     ):
         print(f"{name}: {statistics.median(ratios):.3f} of batch's ({min(ratios):.3f} to {max(ratios):.3f})")
 
 
-def _timed(turn: Callable[[], object], recordings: int, made: Callable[[], float]) -> Turn:
-    before, started, worked = made(), time.perf_counter(), time.process_time()
+def _timed(turn: Callable[[], object], recordings: int) -> Turn:
+    started, worked = time.perf_counter(), time.process_time()
     turn()
-    took_s, worked_s = time.perf_counter() - started, time.process_time() - worked
-    return Turn(recordings / took_s, worked_s / recordings, (made() - before) / took_s)
-
-
-def _made(offer: Offer) -> float:
-    """Captions that a server has made so far."""
-    samples = (sample for metric in offer.metrics.captions.collect() for sample in metric.samples)
-    return sum(sample.value for sample in samples if sample.name.endswith("_total"))
+    return Turn(recordings / (time.perf_counter() - started), (time.process_time() - worked) / recordings)
 
 
 def _batch(captioner: Captioner, paths: list[Path], recordings: int) -> list[str | None]:
