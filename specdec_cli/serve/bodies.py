@@ -81,6 +81,7 @@ async def while_connected(request: Request) -> AsyncIterator[None]:
         yield
     except asyncio.CancelledError:
         if is_gone:
+            block.uncancel()
             raise ClientDisconnect from None
         raise
     finally:
