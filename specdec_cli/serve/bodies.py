@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -94,19 +94,15 @@ async def in_thread(pool: Executor, work: Callable[[], T], stop: Callable[[], ob
     So whatever a request holds can be given back when its coroutine ends.
     """
     future = pool.submit(work)
-    running = asyncio.wrap_future(future)
     try:
-        return await asyncio.shield(running)
+        return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
-        stop()
-        if not future.cancel():
-            await asyncio.wait({running})
-            running.exception()  # no other request uses it
+        await _end(future, stop)
         raise
     finally:
         # an error has this frame in its traceback: as long as the frame has the error, their memory waits for the
         # garbage collector, with the recording and all that was made of it
-        del running, future
+        del future
 
 
 async def each_in_thread(
@@ -119,13 +115,23 @@ async def each_in_thread(
         for each in work():
             loop.call_soon_threadsafe(queue.put_nowait, (each,))
 
-    running = asyncio.ensure_future(in_thread(pool, run, stop))
-    running.add_done_callback(lambda _: queue.put_nowait(()))
+    future = pool.submit(run)
+    future.add_done_callback(lambda _: loop.call_soon_threadsafe(queue.put_nowait, ()))
     try:
         while found := await queue.get():
             yield found[0]
-        await running
+        future.result()
+    except (asyncio.CancelledError, GeneratorExit):
+        await _end(future, stop)
+        raise
     finally:
-        running.cancel()
+        del future
+
+
+async def _end(future: Future[T], stop: Callable[[], object]) -> None:
+    """Ends the work of a thread, and waits for its end."""
+    stop()
+    if not future.cancel():
+        running = asyncio.wrap_future(future)
         await asyncio.wait({running})
-        del running
+        running.exception()  # no other request uses it
