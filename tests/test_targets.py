@@ -243,4 +243,6 @@ def test_processes_add_to_it_at_once_and_know_of_each_other(state):
     both = [subprocess.Popen([sys.executable, "-c", code, name], env=os.environ) for name in "ab"]
     assert [process.wait(timeout=120) for process in both] == [0, 0]
     assert all(early.holds(digest_of(f"{name} {n}".encode())) for name in "ab" for n in range(200))
-    assert len(state.read_bytes().splitlines()) in (401, 402)  # both may have begun it
+    lines = state.read_bytes().splitlines()
+    # both may have begun it; and if one sees half of the other's write, which seems cut off, an empty line follows that
+    assert len([line for line in lines if line]) in (401, 402)
