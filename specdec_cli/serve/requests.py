@@ -213,7 +213,8 @@ class ChatRequest(Lenient):
         """
         try:
             require_few(body, _MOST_SIGNS)
-            return cls.model_validate(from_json(body.removeprefix(_MARK), allow_inf_nan=False))
+            whole = body[len(_MARK) :] if body.startswith(_MARK) else body  # a copy only if there is a mark
+            return cls.model_validate(from_json(whole, allow_inf_nan=False))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         except MalformedError as error:
