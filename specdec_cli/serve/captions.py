@@ -8,7 +8,15 @@ import tempfile
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, asynccontextmanager, closing, contextmanager, nullcontext
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    aclosing,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from io import FileIO
@@ -172,17 +180,22 @@ class Captions:
         """
         captioner, file, left = wanted.captioner, wanted.file, threading.Event()
         lost: SpecdecError | None = None  # of the first piece without a caption
-        captioned = False
+        captioned, ahead = False, ExitStack()
         try:
+            if not wanted.is_long:
+                ahead.enter_context(self._ahead())
             async with (self._reading_long if wanted.is_long else self._reading).turn(client):
                 runs, run, count = await in_thread(self._pool, partial(self._begun, wanted), file.end)
             for number in range(count):
                 later = number > 0
                 if later:
+                    ahead.close()  # as after a piece that could not be read
                     async with self._reading.turn(client, later=True):
                         run = await in_thread(self._pool, partial(next, runs), file.end)
                 async with self._turn(client, later=later):
-                    work = partial(self._steps_of, run, captioner, left, later=later, blocks=blocks)
+                    if wanted.is_long and not later:
+                        ahead.enter_context(self._ahead())
+                    work = partial(self._steps_of, run, captioner, left, ahead, later=later, blocks=blocks)
                     async with aclosing(each_in_thread(self._pool, work, left.set)) as steps:
                         async for step in steps:
                             lost = lost or step.failed
@@ -197,6 +210,7 @@ class Captions:
                 raise ApiError(400, error.message, "messages", type(error).__name__) from error
             raise
         finally:
+            ahead.close()
             del lost
 
     def _begun(self, wanted: Wanted) -> tuple[Iterator[Run], Run, int]:
@@ -207,24 +221,29 @@ class Captions:
         runs = captioner.runs_of(replace(recording, path=NAME, warnings=tuple(says)))
         return runs, next(runs), len(recording.spans)
 
+    def _ahead(self) -> AbstractContextManager[None]:
+        """See `ServeEngine.ahead`."""
+        return nullcontext() if self._engine is None else self._engine.ahead()
+
     @asynccontextmanager
     async def _turn(self, client: str, *, later: bool) -> AsyncIterator[None]:
         async with self._later.turn(client) if later else nullcontext(), self._decoding.turn(client, later=later):
             yield
 
     def _steps_of(
-        self, run: Run, captioner: Captioner, left: threading.Event, *, later: bool, blocks: bool
+        self, run: Run, captioner: Captioner, left: threading.Event, ahead: ExitStack, *, later: bool, blocks: bool
     ) -> Iterator[Step]:
         """Yields each block of a piece, and its transcript: of one among several pieces, it may be that of a failure.
 
-        Once `left` is set, no further forward is made, and ClientDisconnect is raised.
+        Once `left` is set, no further forward is made, and ClientDisconnect is raised. Closes `ahead` at the end.
         """
         piece, sent, seen, engine = _piece(run, captioner.pair.processor.placeholders), 0, 0, self._engine
         try:
             if run.error is not None:
                 raise run.error
             with (
-                nullcontext() if engine is None else engine.request(left, later=later, first=not later),
+                ahead,
+                nullcontext() if engine is None else engine.request(left, later=later),
                 nullcontext() if engine is None else engine.clip(),
                 closing(run.updates(engine)) as updates,
             ):

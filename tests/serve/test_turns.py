@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from specdec_cli.serve.engine import ServeEngine
 from specdec_cli.serve.turns import Turns
@@ -48,7 +49,7 @@ def test_a_later_piece_gives_way_to_a_first_one_and_not_for_ever(monkeypatch):
             with engine.request(threading.Event(), later=True):
                 engine.logits(None, (), 1)
 
-        with engine.request(threading.Event(), first=True):
+        with engine.ahead():
             started = time.monotonic()
             thread = threading.Thread(target=later)
             thread.start()
@@ -56,3 +57,24 @@ def test_a_later_piece_gives_way_to_a_first_one_and_not_for_ever(monkeypatch):
         assert waited.pop() - started > 0.2
         later()
         assert len(waited) == 1
+
+
+def test_later_pieces_leave_an_encoder_to_first_ones(monkeypatch):
+    monkeypatch.setattr("specdec_cli.serve.engine.encoders_and_threads", lambda _: (2, 1))
+    inside, leave, left = threading.Semaphore(0), threading.Event(), threading.Event()
+    with ServeEngine([], 2) as engine:
+
+        def encode(later: bool) -> None:
+            with engine.request(left, later=later), engine.encoder_turn():
+                inside.release()
+                leave.wait(60)
+
+        with ThreadPoolExecutor(3) as pool:
+            later = [pool.submit(encode, True) for _ in range(2)]
+            assert inside.acquire(timeout=60)
+            assert not inside.acquire(timeout=0.2)  # the other one waits
+            first = pool.submit(encode, False)
+            assert inside.acquire(timeout=60)
+            leave.set()
+            for each in (*later, first):
+                each.result(60)
