@@ -182,14 +182,14 @@ class Captions:
         lost: SpecdecError | None = None  # of the first piece without a caption
         captioned, ahead = False, ExitStack()
         try:
-            if not wanted.is_long:
+            if not wanted.is_long:  # reading a long one takes seconds, in which later pieces of others go on
                 ahead.enter_context(self._ahead())
             async with (self._reading_long if wanted.is_long else self._reading).turn(client):
                 runs, run, count = await in_thread(self._pool, partial(self._begun, wanted), file.end)
             for number in range(count):
                 later = number > 0
                 if later:
-                    ahead.close()  # as after a piece that could not be read
+                    ahead.close()  # a first piece that could not be read has not
                     async with self._reading.turn(client, later=True):
                         run = await in_thread(self._pool, partial(next, runs), file.end)
                 async with self._turn(client, later=later):

@@ -46,7 +46,7 @@ class ServeEngine(Engine):
 
     @contextmanager
     def ahead(self) -> Iterator[None]:
-        """Within the block a first piece is read or decoded: later ones make a forward every `_PATIENCE_S` at most."""
+        """Within the block a first piece is under way: later ones make a forward every `_PATIENCE_S` at most."""
         self._count_first(1)
         try:
             yield
